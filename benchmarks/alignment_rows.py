@@ -7,9 +7,9 @@ from typing import Any
 ALIGNMENT_HEAD = [
     "system",
     "heads",
-    "step that predicts the word",
-    "step that consumes it",
-    "selected thresholds",
+    "predicting step",
+    "consuming step",
+    "thresholds selected",
     "all selected",
     "95% interval",
 ]

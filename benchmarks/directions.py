@@ -23,7 +23,7 @@ from heedful.runs.recipes import all_recipes
 DIRECTIONS = ("de-en", "en-de")
 HEAD = [
     "family",
-    *(f"{direction.replace('-', ' -> ')}, lowercased (cased)" for direction in DIRECTIONS),
+    *(f"{direction.replace('-', ' -> ')}, lower-cased (cased)" for direction in DIRECTIONS),
     "minutes",
     "share of the GPU",
     "seeds",

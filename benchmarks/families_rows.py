@@ -21,9 +21,9 @@ def families_text(results: dict[str, Result]) -> str:
     threads = join_distinct(f"{result['threads']} thread" for result in results.values())
     machine, torch, date = (join_distinct(result[key] for result in results.values()) for key in ("machine", "torch", "date"))
     return (
-        "Every family is trained on the built-in corpus, English to Italian, with the recipe shown: the same 60,000 generated "
-        f"pairs and greedy search. Exact match and BLEU are on {test['sentences']:,} unseen sentences; {short['sentences']} of "
-        f"them have up to {short['words']} words. Seconds are CPU time, validation included. The plot has {least} to {most} "
+        "Every family is trained on the built-in corpus, English to Italian, with the recipe given: the same 60,000 generated "
+        f"pairs and greedy search. Exact match and BLEU on {test['sentences']:,} unseen sentences; {short['sentences']} of "
+        f"them have up to {short['words']} words. Seconds are CPU time, including validation. The plot has {least} to {most} "
         f"unseen sentences of each length, {outermost} words together. {machine}, {threads}, torch {torch}, {date}."
     )
 
@@ -34,7 +34,7 @@ def join_distinct(texts: Iterator[str]) -> str:
 
 def families_head(results: dict[str, Result]) -> list[str]:
     words = next(iter(results.values()))["short"]["words"]
-    return ["model", "recipe", "weights", "steps", "seconds", "exact match", f"up to {words} words", "BLEU"]
+    return ["model", "recipe", "parameters", "steps", "seconds", "exact match", f"up to {words} words", "BLEU"]
 
 
 def families_rows(results: dict[str, Result]) -> list[list[str]]:

@@ -9,9 +9,9 @@ HEAD = [
     "with",
     "layers x heads",
     "valid BLEU",
-    "previous-token head",
-    "next-token head",
-    "above 90%",
+    "previous token",
+    "next token",
+    "specialized heads",
     "ablation of the first, nats",
 ]
 ALWAYS = 0.9
@@ -43,9 +43,9 @@ def best(heads: list[dict[str, Any]], offset: str) -> dict[str, Any] | None:
 
 def heads_text(results: list[dict[str, Any]]) -> str:
     return (
-        "For each model, the encoder heads whose largest attention weight is most often on the previous and on the next token, "
-        f"among tokens that have one; how many heads do so for at least {ALWAYS:.0%} of the tokens; and the increase of the "
-        "loss when the first of them is ablated, with its rank among all heads. "
-        f"Recipe `{results[0]['recipe']}` where no other is given, {results[0]['sentences']} validation sentences, "
+        "For each model the encoder heads that attend most often to the previous and to the next token, among tokens that have "
+        f"one; the number of heads that do so at least {ALWAYS:.0%} of the time; and the increase of the loss without the "
+        "first of them, ranked among all heads. "
+        f"Recipe `{results[0]['recipe']}` unless given, {results[0]['sentences']} validation sentences, "
         f"{results[0]['machine']}, {' and '.join(sorted({model['date'] for model in results}))}."
     )

@@ -38,8 +38,8 @@ def is_measured(result: Result, path: Path) -> bool:
 def changes(result: Result, path: Path) -> list[str]:
     """The overrides of a result that changed the recipe, other than its seed.
 
-    Results from before the value "auto" name what it becomes now. A time limit changes nothing if all steps were done. The run
-    of training.init is known by its name."""
+    Results from before the value "auto" name what it becomes now. A time limit changes nothing if all steps were done, and
+    training.compile changes the speed only. The run of training.init is known by its name."""
     settings = flatten(parse_toml(path.read_text(encoding="utf-8")))
     values = (ON_A_GPU if result["machine"].startswith("NVIDIA") else OFF) | settings
     all_steps = result.get("finished", result.get("steps", 0) == settings.get("training.steps"))
@@ -49,7 +49,9 @@ def changes(result: Result, path: Path) -> list[str]:
         value = parse_value(text)
         if name == "training.init":
             return bool(value) and str(values.get(name, "")).endswith(str(value))
-        return name == "seed" or values.get(name) == value or (name == "training.minutes" and bool(all_steps))
+        if name == "training.minutes" and all_steps:
+            return True
+        return name in ("seed", "training.compile") or values.get(name) == value
 
     return [override for override in result["overrides"] if not is_neutral(override)]
 

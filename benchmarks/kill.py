@@ -37,6 +37,9 @@ feed_forward = 64
 [task]
 validation_sentences = 8
 
+[search]
+max_extra = 5
+
 [training]
 steps = {steps}
 save_every = {save_every}

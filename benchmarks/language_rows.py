@@ -14,29 +14,44 @@ from headers import changes, is_measured, with_header
 from heedful.runs.recipes import MEASURED, all_recipes
 
 HEAD = ["", "recipe", "valid", "test", "steps", "seconds", "options", "machine", "date"]
+DATA = {"sst2": "SST-2", "imdb": "IMDb", "ewt": "UD English EWT"}  # recipes of labeled data begin with these: label_rows.py
 METRIC_NAMES = ("accuracy", "perplexity", "loss", "bits_per_character")  # in this order
 
 
 def language_rows(folder: Path) -> list[list[str]]:
-    return [row(path.stem, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+    """One row for each result; those of labeled data have their own table."""
+    found = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    return [row(name, results) for name, results in found.items() if not is_labeled(results)]
+
+
+def is_labeled(results: dict[str, Any]) -> bool:
+    return data_of(results) in DATA
+
+
+def data_of(results: dict[str, Any]) -> str:
+    return str(results["recipe"]).partition("-")[0]
 
 
 def row(name: str, results: dict[str, Any]) -> list[str]:
     scores = [figures(results["scores"].get(split, {})) for split in ("valid", "test")]
     steps = f"{results['steps']:,}" + (" (stopped)" if results["stopped"] else "")
-    recipe = all_recipes().get(results["recipe"])
-    changed = results["overrides"] if recipe is None else changes(results, recipe)
-    options = f"`{' '.join(changed)}`" if changed else ""
     return [
         name,
         results["recipe"],
         *scores,
         steps,
         f"{results['train_seconds']:.0f}",
-        options,
+        options_of(results),
         results["machine"],
         results["date"],
     ]
+
+
+def options_of(results: dict[str, Any]) -> str:
+    """The overrides that changed the recipe."""
+    recipe = all_recipes().get(results["recipe"])
+    changed = results["overrides"] if recipe is None else changes(results, recipe)
+    return f"`{' '.join(changed)}`" if changed else ""
 
 
 def figures(of: dict[str, float]) -> str:
@@ -65,7 +80,7 @@ def measured(seeds: Sequence[dict[str, Any]]) -> dict[str, str]:
     if not seeds:
         return {}
     means = {
-        split: {name: mean(one["scores"][split][name] for one in seeds) for name in scores}
+        split: {name: mean(one["scores"][split][name] for one in seeds) for name in METRIC_NAMES if name in scores}
         for split, scores in seeds[0]["scores"].items()
     }
     many = f" (mean of {len(seeds)} seeds)" if len(seeds) > 1 else ""

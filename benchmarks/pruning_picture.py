@@ -12,15 +12,10 @@ from typing import Any
 from drawing import BLUE, INK, LABEL, LEADER, ORANGE, PALE, Line, finish, spread_labels
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pruning_rows import heads_of
 
 NAMES = {"encoder": "encoder heads", "decoder": "decoder heads", "cross": "cross-attention heads", "all": "heads of all kinds"}
 METHODS = {"gates": ("trained\ngates", BLUE), "gradient": ("by gradient,\nuntrained", ORANGE)}
-
-
-def heads_of(heads: dict[str, Any], kind: str) -> int:
-    """The number of heads of one kind or of all; counts are per layer or already summed."""
-    counts = {name: count if isinstance(count, int) else sum(count) for name, count in heads.items()}
-    return sum(counts.values()) if kind == "all" else counts[kind]
 
 
 def bleu(one: dict[str, Any]) -> float:

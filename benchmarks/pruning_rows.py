@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from headers import is_measured, with_header
-from pruning_picture import heads_of
 
 from heedful.runs.recipes import all_recipes
 
@@ -16,6 +15,12 @@ SPLITS = ("valid", "test")
 SEED_KINDS = ("encoder", "all")  # kinds that were pruned in models of several seeds
 
 HEAD = ["", "penalty", "encoder", "decoder", "cross", "valid BLEU", "test BLEU", "parameters", "seconds of training"]
+
+
+def heads_of(heads: dict[str, Any], kind: str) -> int:
+    """The number of heads of one kind or of all; counts are per layer or already summed."""
+    counts = {name: count if isinstance(count, int) else sum(count) for name, count in heads.items()}
+    return sum(counts.values()) if kind == "all" else counts[kind]
 
 
 def bleu_of(point: dict[str, Any], split: str) -> str:
@@ -72,7 +77,7 @@ def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
         ]
         changes.append(f"{statistics.mean(lost):+.2f} with gates on {kind}")
     return (
-        f"{len(models)} models from different seeds, each pruned with the same penalty of {penalty:g}, fixed beforehand: "
+        f"{len(models)} models with different seeds, pruned with the same penalty of {penalty:g}, fixed in advance: "
         f"BLEU on test changes by {' and '.join(changes)}, on average."
     )
 
@@ -114,7 +119,7 @@ def header(results: list[tuple[dict[str, Any], dict[str, Any]]], models: list[di
 
 def pruning_text(results: dict[str, Any]) -> str:
     return (
-        "Heads kept of each kind after training with gates (docs/guides/pruning.md) and removing heads with closed gates; "
+        "Heads of each kind that remain after training with gates (docs/guides/pruning.md) and removing closed heads; "
         f"{results['machine']}, torch {results['torch']}, {results['date']}."
     )
 
@@ -148,8 +153,8 @@ def chosen_rows(results: dict[str, Any]) -> list[list[str]]:
 
 def chosen_text(results: dict[str, Any]) -> str:
     return (
-        "Size and speed, with gates trained once more. For each kind, the model with the "
-        f"fewest heads of that kind within {results['allowed']:g} BLEU of the full model "
+        "Size and speed; gates were trained again. For each kind, the model with the "
+        f"fewest such heads within {results['allowed']:g} BLEU of the full model "
         f"({results['whole']['bytes'] / 1e6:.2f} MB) on the validation data; speeds are medians of alternating blocks."
     )
 

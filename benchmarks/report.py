@@ -13,29 +13,55 @@ from families_rows import update_family_recipes
 from headers import update_recipes
 from language_rows import update_language_recipes
 from pruning_rows import update_pruning_recipe
-from sections import RESULTS, ROOT, growth, inside, limits, read, speed, systems
-from sections.quality import quality
+from sections import (
+    RESULTS,
+    ROOT,
+    checks,
+    dialogue,
+    encoders,
+    growth,
+    inside,
+    limits,
+    quality,
+    read,
+    retrieval,
+    speed,
+    systems,
+)
 
+PAGE = ROOT / "docs" / "results.md"
 SECTIONS = (
     speed.training_gpu,
     speed.attention_kernels,
     speed.training_cpu,
+    encoders.masked_training,
     speed.decoding,
-    quality,
+    encoders.classification_cpu,
+    quality.quality,
+    quality.no_options,
     speed.first_good_model,
     systems.families,
     systems.directions,
     systems.language,
+    encoders.labels,
+    dialogue.chat,
+    quality.starters,
+    retrieval.retrieval,
+    retrieval.index,
     systems.claims,
     inside.alignment,
+    encoders.document_sentences,
     inside.positions,
     inside.neighbors,
     inside.pruning,
     inside.listening,
     growth.scaling,
     growth.survival,
+    checks.faults,
+    checks.planted,
     limits.busy,
     limits.time_limit,
+    checks.texts,
 )
 
 
@@ -46,12 +72,17 @@ def update_headers() -> Iterator[str]:
     yield from update_language_recipes(RESULTS / "language")
     yield from update_direction_recipes(gather(RESULTS / "families"))
     yield from update_pruning_recipe(inside.pruned_models())
+    yield from retrieval.update_retrieval_recipes()
+
+
+def results_page() -> str:
+    written = "\n".join(text for section in SECTIONS if (text := section()))
+    return f"# Results\n\nWritten by `python benchmarks/report.py` from `benchmarks/results`.\n\n{written}"
 
 
 def main() -> None:
-    written = "\n".join(text for section in SECTIONS if (text := section()))
-    text = f"# Results\n\nWritten by `python benchmarks/report.py` from `benchmarks/results`.\n\n{written}"
-    (ROOT / "docs" / "results.md").write_text(text)
+    text = results_page()
+    PAGE.write_text(text, encoding="utf-8")
     print(text)
     for message in update_headers():
         print(message, file=sys.stderr)

@@ -9,7 +9,7 @@ data preparation against the size of the corpus.
     length   every kind of SEQUENCE_LAYERS, causal, 32 … 8192 tokens, beside the paper's table of complexity
     size     the Transformer from dim 64 to the paper's big model
     batch    one Transformer, 1 … 256 rows
-    families every family of MODELS, a fixed number of tokens in longer and longer sentences
+    families the model families, a fixed number of tokens in longer and longer sentences
     data     generated pairs: training a tokenizer, checking, encoding, planning an epoch
 
 Steps are defined in scaling_steps.py and scaling_families.py, measured by scaling_meter.py; data: scaling_data.py. Work

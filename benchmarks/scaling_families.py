@@ -34,7 +34,7 @@ FAMILY_SHAPES = {
 
 
 def configs(dim: int, longest: int) -> dict[str, ModelConfig]:
-    """Every family with two layers per side: GNMT needs a third for its residual connections, a decoder-only model has the
+    """The families with two layers per side: GNMT needs a third for its residual connections, a decoder-only model has the
     layers of both sides, and convolutions need more for the same receptive field."""
     plain: dict[str, Any] = {"dim": dim, "dropout": 0.0, "tie": "none"}
     layered = plain | {"layers": 2}

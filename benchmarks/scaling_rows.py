@@ -7,8 +7,8 @@ from typing import Any
 
 def lengths_text(results: dict[str, Any]) -> str:
     return (
-        f"Milliseconds per training step of {results['tokens']:,} tokens per side, dim {results['dim']}, vocabulary "
-        f"{results['vocab']:,}: twice the length is half the rows. Medians of alternating measurements.\n"
+        f"Milliseconds of a training step of {results['tokens']:,} tokens per side, dim {results['dim']}, vocabulary "
+        f"{results['vocab']:,}: twice the length, half the rows. Medians; the families alternate.\n"
         "\n`python benchmarks/scaling.py --parts families`"
     )
 

@@ -68,7 +68,10 @@ def real_batches(size: Size, budget: int, pad_to_multiple_of: int, folder: str) 
         if pad_to_multiple_of == 1:
             return [b.to(DEVICE) for b in collated]
         lengths = [pad_length(max(b.source.shape[1], b.target_in.shape[1]), pad_to_multiple_of, budget) for b in collated]
-        return [fill_up(b, budget, length, SPECIALS, SPECIALS).to(DEVICE) for b, length in zip(collated, lengths, strict=True)]
+        return [
+            fill_up(b, budget, (length, length), SPECIALS, SPECIALS).to(DEVICE)
+            for b, length in zip(collated, lengths, strict=True)
+        ]
 
     return batches(1), batches(pad_to_multiple_of)
 

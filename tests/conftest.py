@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import gc
-import random
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from groups import call_for_members, set_seeds
 from hypothesis import settings
-from tiny import PLAIN, VARIANTS, Pairs, Variant, make_pairs, tiny_model
+from tiny import PLAIN, VARIANTS, Pairs, by_family, each_value_once, make_pairs, tiny_model
 from tiny_tasks import train_tiny_runs, write_tiny_recipe
 from workshop import heed
 
+from heedful.inspection.analyses import cost
 from heedful.inspection.measures import hardware_limits
-from heedful.nn.model import SequenceModel
+from heedful.inspection.measures.cost_report import layer_costs
 
 torch.set_num_threads(1)  # models this small are three times faster so
 settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy machine is no failure, and a failure repeats
 settings.load_profile("heedful")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Benchmarks that are not run are not imported: their libraries take seconds in every worker."""
+    deselected = "not benchmark" in config.getoption("markexpr") and collection_path.suffix == ".py"
+    return True if deselected and "pytestmark = pytest.mark.benchmark" in collection_path.read_text() else None
+
+
 def pytest_collection_finish() -> None:
     """The modules and the thousands of tests are never garbage: do not search them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test with a group for each of its members."""
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    return call_for_members(pyfuncitem.obj, given) or None
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,24 +60,44 @@ def _limits_of_the_machine() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """A tiny run flushes 45 files and folders to the disk, milliseconds each. The descriptor must still be valid."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _costs_of_layer_types() -> Iterator[None]:
+    """Counted once for each size by the analysis, which compares the same layer types of the same size in many tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "layer_costs", cache(layer_costs))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seeds() -> None:
-    random.seed(0)
-    torch.manual_seed(0)
+    set_seeds()
 
 
-@pytest.fixture(params=VARIANTS, ids=str)
-def model(request: pytest.FixtureRequest) -> SequenceModel:
-    """Every family in every variant. Shared between tests: do not change it."""
-    variant: Variant = request.param
-    return tiny_model(variant)
+@pytest.fixture(params=by_family(VARIANTS, tiny_model), ids=str)
+def model(request: pytest.FixtureRequest) -> Any:
+    """Every family; the test is called with each of its variants. Shared between tests: do not change it."""
+    return request.param
 
 
-@pytest.fixture(params=PLAIN, ids=str)
-def plain(request: pytest.FixtureRequest) -> SequenceModel:
+@pytest.fixture(params=by_family(PLAIN, tiny_model), ids=str)
+def plain(request: pytest.FixtureRequest) -> Any:
     """Variants of positional encoding and norm only: for tests that take long."""
-    variant: Variant = request.param
-    return tiny_model(variant)
+    return request.param
+
+
+@pytest.fixture(params=by_family(each_value_once(PLAIN), tiny_model), ids=str)
+def searched(request: pytest.FixtureRequest) -> Any:
+    """Every family and every positional encoding: for searches, whose operations on states contracts/test_stepping.py tests
+    with all variants."""
+    return request.param
 
 
 @pytest.fixture
@@ -82,4 +118,29 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = 'model={family="bert", dim=16, layers=2, heads=2}'
     recipe = write_tiny_recipe("classification", folder)
     assert heed("train", recipe, model, "task.pooling=attention", "--run", folder / "run") == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def tiny_several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a classifier with any number of labels per text."""
+    folder = tmp_path_factory.mktemp("several")
+    recipe = write_tiny_recipe("classification", folder)
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.tsv").write_text("red|round\tthe cat sees\nred\ta dog runs\n\tthe dog\n" * 8)
+    model, labels = 'model={family="bert", dim=16, layers=2, heads=2}', 'task.labels=["red", "round", "flat"]'
+    options = ("task.multi_label=true", "data.label_separator=|", "task.pooling=attention")
+    assert heed("train", recipe, model, labels, *options, "training.steps=2", "--run", folder / "run") == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def tiny_numeric(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a tagger of numeric sequences."""
+    folder = tmp_path_factory.mktemp("numeric")
+    recipe = write_tiny_recipe("tagging", folder)
+    for split in ("train", "valid", "test"):
+        (folder / f"tagged-{split}.tsv").write_text("1\t2\tup\n-1\t0\tdown\n3\t0.5\tup\n\n2\t2\tup\n-2\t1\tdown\n\n" * 6)
+    model = 'model={family="encoder", dim=16, layers=["self-attention"], heads=2, position="sinusoidal", features=2}'
+    assert heed("train", recipe, model, "data.numeric=true", "training.steps=2", "--run", folder / "run") == 0
     return folder / "run"

@@ -116,7 +116,7 @@ def test_a_summary_is_what_stands_after_the_tags(held_out: bool) -> None:
 
 
 def test_an_echo_is_what_was_said_so_many_steps_before() -> None:
-    symbols, wanted = echoed(3, DELAY, torch.Generator().manual_seed(1))
+    symbols, wanted = echoed(3, DELAY, random.Random(1))
     assert symbols.shape == (3, TIME) and wanted.shape == (3, TIME - DELAY)
     assert all(wanted[0, at - DELAY] == symbols[0, at - DELAY] for at in range(DELAY, TIME))
     assert wanted[:, 0].tolist() == symbols[:, 0].tolist()

@@ -1,4 +1,5 @@
-"""A new task is a folder and a line in `TASKS`, a new family is a file and a line in `MODELS`: both then pass all contracts.
+"""A new task is a folder and a line in `TASKS`, a new family is a file, its import and a line in `MODELS`: both then pass all
+contracts and, without a recipe or a line in a test, every other test over families.
 
 The toys of tests/toys/ are added to a copy of the package, in which the contracts are run."""
 
@@ -16,7 +17,10 @@ import pytest
 import heedful
 
 TESTS = Path(__file__).parent
-CONTRACTS = ["tasks", "structure", "stepping", "masking", "searching", "recording", "training_signal", "flat"]
+CONTRACTS = ["tasks", "structure", "stepping", "masking", "searching", "recording", "training_signal", "flat", "capturing"]
+OVER_FAMILIES = re.compile(
+    r"^from (tiny import .*\b(FAMILIES|VARIANTS|PLAIN)\b|heedful\.models import .*\bMODELS\b)", re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +30,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package = Path(shutil.copytree(Path(heedful.__file__).parent, root / "heedful"))
     shutil.copytree(TESTS / "toys" / "reverse_label", package / "tasks" / "reverse_label", dirs_exist_ok=True)
     shutil.copy(TESTS / "toys" / "bag.py", package / "models")
+    shutil.copytree(TESTS.parent / "recipes", package / "recipes")
     insert(package / "tasks" / "__init__.py", "TASKS = {", '    "reverse_label": "heedful.tasks.reverse_label",')
     insert(package / "models" / "__init__.py", "MODELS: dict", '    "bag": Bag,')
     insert(package / "models" / "__init__.py", "from heedful.models.bahdanau", "from heedful.models.bag import Bag")
@@ -46,11 +51,23 @@ def run(command: list[str], env: dict[str, str]) -> str:
     return done.stdout
 
 
+def files_over_families() -> list[str]:
+    """The contracts, and every other file with tests of all families; of the benchmarks, the one of their recipes."""
+    files = [TESTS / "contracts" / f"test_{name}.py" for name in CONTRACTS]
+    others = {
+        path
+        for path in TESTS.rglob("test_*.py")
+        if OVER_FAMILIES.search(text := path.read_text()) and "mark.benchmark" not in text
+    }
+    return [str(path) for path in (*files, *sorted(others - set(files)), TESTS / "test_families.py")]
+
+
 def test_a_toy_task_and_a_toy_family_pass_all_contracts(extended: dict[str, str]) -> None:
-    files = [str(TESTS / "contracts" / f"test_{name}.py") for name in CONTRACTS]
-    output = run(["-m", "pytest", "-p", "no:cacheprovider", "-rA", "-k", "bag or reverse_label", *files], extended)
+    names = "bag or reverse_label or test_the_recipes_of_families_have_the_data_and_the_search_of_the_demo"
+    output = run(["-m", "pytest", "-p", "no:cacheprovider", "-rA", "-k", names, *files_over_families()], extended)
     passed = re.findall(r"^PASSED \S*test_(\w+)\.py::\S*(bag|reverse_label)", output, re.MULTILINE)
-    assert {name for name, _ in passed} == set(CONTRACTS)
+    assert {name for name, _ in passed} >= {*CONTRACTS, "cost", "saliency", "bounds", "memory_check", "sequence_level"}
+    assert re.search(r"^PASSED tests/test_families\.py", output, re.MULTILINE), "a family needs no recipe"
     assert {toy for _, toy in passed} == {"bag", "reverse_label"} and len(passed) > 50
     skipped = re.findall(r"^SKIPPED .*", output, re.MULTILINE)
     assert all("the model has no attention" in one for one in skipped), skipped

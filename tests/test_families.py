@@ -32,9 +32,11 @@ def settings(name: str) -> dict[str, Any]:
     return tomllib.loads(all_recipes()[name].read_text())
 
 
-def test_every_family_has_a_recipe_with_the_data_and_the_search_of_the_demo() -> None:
-    assert {read_run(path).config.model.family for path in families.families().values()} == MODELS.keys()
-    for path in families.families().values():
+def test_the_recipes_of_families_have_the_data_and_the_search_of_the_demo() -> None:
+    """A family needs no recipe, so that not all of them are here."""
+    assert families.families()
+    for name, path in families.families().items():
+        assert name in (*MODELS, "experts") and (name == "experts" or read_run(path).config.model.family == name)
         own, demo = settings(path.stem), settings("demo")
         for part in ("seed", "data", "search", "task"):
             assert own[part] == demo[part], f"{part} of {path.stem}"

@@ -1,4 +1,4 @@
-"""The averaged perceptron and the toy of the claim about tagging."""
+"""The averaged perceptron."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ import copy
 
 import pytest
 import tagging
-from claims.tagging import CLASSES, FIRST, sentences
 
 from heedful.data.tagged import TaggedSentence
 
 pytestmark = pytest.mark.benchmark
-
-
-def test_a_label_of_the_toy_is_the_class_of_the_word_before() -> None:
-    made = sentences(50, seed=3)
-    assert len(made) == 50 and made == sentences(50, seed=3) != sentences(50, seed=4)
-    for words, labels in made:
-        assert labels == [FIRST, *(f"c{word[1]}" for word in words[:-1])]
-    assert {label for _, labels in made for label in labels} == {FIRST, *(f"c{one}" for one in range(CLASSES))}
 
 
 def test_averaged_weights_are_the_mean_over_all_updates() -> None:

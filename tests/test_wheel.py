@@ -34,7 +34,7 @@ def test_the_installed_wheel_trains_the_demo(tmp_path: Path) -> None:
     others = {"PYTHONPATH": sysconfig.get_path("purelib"), "HEED_CACHE": str(tmp_path / "cache")}
     where = run(python, "-c", "import heedful; print(heedful.__file__)", folder=tmp_path, **others).stdout
     assert Path(where.strip()).is_relative_to(site)
-    steps = [f"training.{name}=20" for name in ("steps", "validate_every", "save_every")]
-    counts = ["data.counts={train=2000, valid=20, test=20}", "task.validation_sentences=4"]
+    steps = [f"training.{name}=5" for name in ("steps", "validate_every", "save_every")]
+    counts = ["data.counts={train=500, valid=20, test=20}", "task.validation_sentences=4"]
     demo = run(python, "-m", "heedful", "demo", *steps, *counts, "--run", "demo", "--json", folder=tmp_path, **others)
-    assert json.loads(demo.stdout)["run"] == "demo" and (tmp_path / "demo/checkpoints/step-20/model.safetensors").is_file()
+    assert json.loads(demo.stdout)["run"] == "demo" and (tmp_path / "demo/checkpoints/step-5/model.safetensors").is_file()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, get_origin
 
 import pytest
 import torch
+from groups import Group
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -189,6 +190,18 @@ PLAIN = [
 ] + [Variant(family, ()) for family in FAMILIES if not fits(family, {"position": "none", "norm": "pre"})]
 
 
+def each_value_once(variants: Sequence[Variant]) -> list[Variant]:
+    """Enough of the variants for every family and every choice to occur."""
+    seen: set[Any] = set()
+    kept = []
+    for variant in variants:
+        values = {variant.family, *variant.changes}
+        if values - seen:
+            kept.append(variant)
+            seen |= values
+    return kept
+
+
 @cache
 def tiny_model(variant: Variant) -> SequenceModel:
     torch.manual_seed(1)
@@ -207,6 +220,12 @@ def tiny_encoder(variant: Variant) -> EncoderModel:
     with torch.inference_mode(False):
         model: EncoderModel = ENCODERS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB)
         return perturb(model).eval()
+
+
+def by_family(variants: Sequence[Variant], make: Callable[[Variant], Any] = lambda variant: variant) -> list[Any]:
+    """The variants of each family as one parameter: thousands of tests would spend more time in pytest than in the models."""
+    families = dict.fromkeys(variant.family for variant in variants)
+    return [Group(name, tuple(one for one in variants if one.family == name), make) for name in families]
 
 
 def perturb(model: AnyModule) -> AnyModule:

@@ -140,6 +140,12 @@ TASK_EXAMPLES = {  # where the example of a form does not fit
         search={},
         inputs=("the [MASK] sees", "[MASK] dog [MASK]", "the dog [MASK]"),
     ),
+    "retrieval": EXAMPLES["dialogues"]._replace(
+        data=EXAMPLES["dialogues"].data | {"batch": 4, "max_length": 32},
+        model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
+        search={},
+    ),
+    "skip_thought": EXAMPLES["text"]._replace(model={"family": "encoder", "dim": 16, "layers": ["gru"]}, search={}),
 }
 OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "validation_replies": 4, "samples": 0}
 TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
@@ -159,6 +165,7 @@ OPTION_VALUES = {
     "top": ["3"],
     "replies": ["1"],
     "pooling": ["cls"],
+    "match": ["questions"],
 }
 
 

@@ -50,6 +50,9 @@ norm = "pre"
 [task]
 validation_sentences = 4
 
+[search]
+max_extra = 3
+
 [training]
 steps = 6
 save_every = 2

@@ -8,7 +8,9 @@ highway   y = T(x) H(x) + (1 - T(x)) x or y = x + H(x) trains fifty layers deep,
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from claims import Evidence
+from heedful.data.toys import echo as toy_echo
 from heedful.nn.positions import frequencies, sinusoid
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 
@@ -62,16 +65,18 @@ def field(sizes: list[LayerSize], *, dilated: bool) -> int:
     return 1 + sum((size.kernel - 1) * (size.dilation if dilated else 1) for size in sizes)
 
 
-def echoed(rows: int, delay: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+def echoed(rows: int, delay: int, draws: random.Random) -> tuple[Tensor, Tensor]:
     """Symbols (rows, TIME), and the targets from step `delay` on (rows, TIME - delay)."""
-    symbols = torch.randint(SYMBOLS, (rows, TIME), generator=draws)
-    return symbols, symbols[:, : TIME - delay]
+    draw = partial(toy_echo, distance=delay, lengths=[TIME], symbols=SYMBOLS)
+    made = [draw(draws) for _ in range(rows)]
+    symbols = torch.tensor([[int(word[1:]) for word in one.words] for one in made])
+    return symbols, torch.tensor([[int(label[1:]) for label in one.labels[delay:]] for one in made])
 
 
 def echoes(kind: str, sizes: list[LayerSize], *, delay: int = DELAY, steps: int = 500) -> float:
     """The accuracy on new sequences."""
     torch.manual_seed(1)
-    draws, model = torch.Generator().manual_seed(1), Stack(kind, sizes)
+    draws, model = random.Random(1), Stack(kind, sizes)
 
     def loss() -> Tensor:
         symbols, target = echoed(32, delay, draws)

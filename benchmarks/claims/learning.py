@@ -1,6 +1,6 @@
 """Train a small translation model on generated pairs, and evaluate it on others.
 
-train, test = hold_out(dictionary(20_000, lengths, seed=1), dictionary(500, lengths, seed=2))
+train, test = (list(sample(dictionary, split, count)) for split, count in (("train", 20_000), ("test", 500)))
 translator = learn(folder / "run", train, {"family": "bahdanau", "dim": 64}, steps=600)
 evaluate(translator, test).tokens
 """
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from claims.toys import Pair, write
 from heedful.config.toml import write_value
+from heedful.data.toys import Pair
 from heedful.runs.config import read_run
 from heedful.runs.train import train_config
 from heedful.tasks.translation.predictor import Translator
@@ -67,10 +67,11 @@ def learn(folder: Path, pairs: Sequence[Pair], model: Mapping[str, Any], *, step
     return Translator.load(run, device="cpu")
 
 
-def hold_out(train: list[Pair], test: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Remove the training sources from the test pairs."""
-    known = {tuple(pair.source) for pair in train}
-    return train, [pair for pair in test if tuple(pair.source) not in known]
+def write(pairs: Sequence[Pair], path: Path) -> Path:
+    """Write a table of two columns, as `data.train=[{tsv=…}]` reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{' '.join(pair.source)}\t{' '.join(pair.target)}\n" for pair in pairs))
+    return path
 
 
 def sources_of(pairs: Sequence[Pair]) -> list[str]:

@@ -10,26 +10,18 @@ import torch
 
 from claims import Evidence
 from claims.learning import MODELS, evaluate, learn, percent, sources_of, targets_of
-from claims.toys import Pair, dictionary
-from claims.translating import PAIRS, SHORT, TRIED, dictionary_pairs
+from claims.translating import train_and_test
+from heedful.data.toys import Pair, dictionary, names
 from heedful.evaluation.gleu import gleu
 from heedful.tasks.batches import collate
 from heedful.tasks.translation.predictor import Translator
 
-NAMES = 1_000_000  # so many that repetitions are rare
 COMMON_WORD = 5  # minimum frequency of a known word
 ATTENTION_FAMILIES = ("bahdanau", "luong", "transformer", "convs2s")
 
 
 def name_of(pair: Pair) -> str:
     return next(word for word in pair.source if word.startswith("Name"))
-
-
-def with_names(learned: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
-    """Training and test pairs without common names."""
-    train, test = (dictionary(count, SHORT, seed=seed, names=NAMES) for count, seed in ((learned, 1), (TRIED, 2)))
-    known = {name_of(pair) for pair in train}
-    return train, [pair for pair in test if name_of(pair) not in known]
 
 
 class Replaced(NamedTuple):
@@ -51,7 +43,7 @@ def count_replaced(translator: Translator, pairs: Sequence[Pair]) -> Replaced:
 
 
 def posunk(folder: Path) -> Evidence:
-    train, test = with_names()
+    train, test = train_and_test(names)
     figures, worst = {}, 1.0
     for family in ATTENTION_FAMILIES:
         translator = learn(folder / family, train, MODELS[family], steps=2000, tokenizer__min_frequency=COMMON_WORD)
@@ -66,7 +58,7 @@ def posunk(folder: Path) -> Evidence:
 
 def ensemble(folder: Path) -> Evidence:
     """Training stops early, so that the members differ."""
-    train, test = dictionary_pairs()
+    train, test = train_and_test(dictionary)
     steps, runs = 200, [folder / f"seed-{seed}" for seed in (1, 2)]
     alone = [learn(run, train, MODELS["bahdanau"], steps=steps, seed=seed) for seed, run in enumerate(runs, start=1)]
     first, second, both = (likelihood(one, test) for one in (*alone, alone[0].join(alone[1:])))
@@ -128,7 +120,7 @@ def next_words(translator: Translator, pairs: Sequence[Pair]) -> float:
 
 def gnmt_rl(folder: Path) -> Evidence:
     """Sequence-level training, compared with likelihood training for as many steps."""
-    train, test = dictionary_pairs()
+    train, test = train_and_test(dictionary)
     before = learn(folder / "likelihood", train, MODELS["gnmt"], steps=400)
     more = {
         "training__init": str(folder / "likelihood" / "run"),

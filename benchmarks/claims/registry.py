@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from claims import Claim, answering, chatting, documents, language, layers, masking, refining, summarizing, tagging, translating
+from claims import (
+    Claim,
+    answering,
+    chatting,
+    documents,
+    language,
+    layers,
+    masking,
+    negating,
+    refining,
+    retrieving,
+    summarizing,
+    tagging,
+    translating,
+)
 
 CLAIMS: dict[str, Claim] = {
     "fixed-vector": Claim(
@@ -20,6 +34,12 @@ CLAIMS: dict[str, Claim] = {
     ),
     "convs2s": Claim("DICT: 95% of tokens right", "Gehring 2017", translating.convs2s),
     "bytenet": Claim("COPY of 3 to 8 symbols by characters: 95% exact", "Kalchbrenner 2016", translating.bytenet),
+    "transformer": Claim("COPY and REVERSE of 3 to 8 symbols: 99% exact", "Vaswani 2017", translating.transformer),
+    "many-to-one": Claim(
+        "eight orders of a source have one translation: 95% of unseen sentences exact, 95% the same in all orders",
+        "Portuguese word order",
+        translating.many_orders,
+    ),
     "ensemble": Claim(
         "the loss of an ensemble of two models is at most the mean of theirs; two copies equal the single model",
         "Sutskever 2014",
@@ -58,6 +78,11 @@ CLAIMS: dict[str, Claim] = {
         "sequence tagging",
         tagging.previous,
     ),
+    "negation": Claim(
+        'not terrible: 95% of labels right, a bag of words at most 75%, and the adjective attends most to "not" in 90%',
+        "sentiment",
+        negating.not_terrible,
+    ),
     "key-word": Claim(
         "documents of five sentences with one key word: 95% of labels right, and it is the top word of the top sentence in 90%",
         "Yang 2016",
@@ -67,6 +92,17 @@ CLAIMS: dict[str, Claim] = {
         "where is the key? 95% of answers exact in unseen texts about three things, in a minute of one core",
         "Devlin 2019",
         answering.span,
+    ),
+    "paraphrase": Claim(
+        "a question in words that are not stored: 90% of the right answers of 144 among the first three; a stored question has "
+        "its own answer first",
+        "retrieval chatbots",
+        retrieving.paraphrase,
+    ),
+    "skip-thought": Claim(
+        "the nearest sentence without a common word has the same topic in 90%, by an untrained encoder in at most 30%",
+        "Kiros 2015",
+        retrieving.skip_thought,
     ),
     "exchanges": Claim("fifty exchanges are learned by heart: 95% of the replies are exact", "Vinyals 2015", chatting.by_heart),
     "two-turns-back": Claim(

@@ -6,7 +6,6 @@ previous    the label of a word is the class of the word before it, "first" for 
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,10 @@ from rich.console import Console
 
 import heedful
 from claims import Evidence
-from heedful.config.toml import write_toml
+from heedful.config.toml import write_value
+from heedful.data.toys import sample, tag_by_context
 
-CLASSES, WORDS = 4, 10  # words of each class
-FIRST = "first"
-Sentence = tuple[list[str], list[str]]  # words and labels
-
+TESTED = 500  # sentences
 KINDS: dict[str, dict[str, Any]] = {
     "self-attention": {
         "layers": ["self-attention", "self-attention"],
@@ -32,46 +29,17 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def sentences(count: int, seed: int) -> list[Sentence]:
-    draw = random.Random(seed)
-    made = []
-    for _ in range(count):
-        classes = [draw.randrange(CLASSES) for _ in range(draw.randint(4, 12))]
-        words = [f"w{one}{draw.randrange(WORDS)}" for one in classes]
-        made.append((words, [FIRST, *(f"c{one}" for one in classes[:-1])]))
-    return made
-
-
-def recipe(folder: Path, model: dict[str, Any]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    config = {
-        "data": {"form": "tagged", "train": {"file": "train.tsv"}, "valid": {"file": "valid.tsv"}, "batch_tokens": 512},
-        "task": {"name": "tagging"},
-        "tokenizer": {"kind": "spaces"},
-        "model": {"family": "encoder", "dim": 32, "dropout": 0.0, **model},
-        "training": {
-            "steps": 400,
-            "save_every": 400,
-            "validate_every": 400,
-            "metric": "accuracy",
-            "schedule": {"name": "cosine", "learning_rate": 5e-3, "warmup": 40},
-        },
-    }
-    path = folder / "recipe.toml"
-    path.write_text(write_toml(config))
-    return path
-
-
 def previous(folder: Path) -> Evidence:
     """Solved: 99%. At chance: within 3 points of the most frequent label."""
-    train, test = sentences(2000, 1), sentences(500, 2)
-    labels = [label for _, own in test for label in own]
+    labels = [label for words in sample(tag_by_context, "test", TESTED) for label in words.labels]
     chance = max(labels.count(label) for label in set(labels)) / len(labels)
     shares, quiet = {}, Console(quiet=True)
     for name, model in KINDS.items():
         own = folder / name.replace(" ", "-")
-        outcome = heedful.train(recipe(own, model), run=own / "run", train=train, valid=test, device="cpu", console=quiet)
-        shares[name] = outcome.metrics["accuracy"]
+        options = write_value({"family": "encoder", "dim": 32, "dropout": 0.0, **model})
+        counts = f"data.counts={{train=2000, valid=200, test={TESTED}}}"
+        heedful.train("toy-tag-by-context", [f"model={options}", counts], run=own / "run", device="cpu", console=quiet)
+        shares[name] = heedful.Tagger.load(own / "run").evaluate("test")["accuracy"]
     alone = shares["each word alone"]
     solved = all(share >= 0.99 for name, share in shares.items() if name != "each word alone")
     figures = {name: f"{share:.1%}" for name, share in shares.items()} | {"most frequent label": f"{chance:.1%}"}

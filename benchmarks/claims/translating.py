@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
 
+from rich.console import Console
+
+import heedful
 from claims import Evidence
-from claims.learning import MODELS, Right, evaluate, hold_out, learn, percent, sources_of, targets_of
-from claims.toys import Link, Pair, copy, dictionary
+from claims.learning import MODELS, Right, evaluate, learn, percent, sources_of, targets_of
 from heedful.data.gold import SentencePair
+from heedful.data.toys import SHORT, Draw, Link, Pair, copy, dictionary, many_to_one, reverse, sample
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.inspection.measures.alignment_heads import Aligner, Models, align, heads_of
 from heedful.tasks.translation.predictor import Translator
 
 PAIRS, TRIED = 30_000, 500
-SHORT = range(3, 9)  # words of a sentence of the dictionary
+ORDERS = 8  # of a source of `many_to_one`
 LONGER = (8, 10, 12)  # the longest training length, and two beyond it
 SCORES, SCOPES = ("dot", "general", "concat", "location"), ("global", "local-m", "local-p")
 
 
-def dictionary_pairs(count: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
-    """Training and test pairs."""
-    return hold_out(dictionary(count, SHORT, seed=1), dictionary(TRIED, SHORT, seed=2))
+def train_and_test(draw: Draw[Pair], count: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
+    """Training and test pairs, without a sentence in common."""
+    return list(sample(draw, "train", count)), list(sample(draw, "test", TRIED))
 
 
 def fixed_vector(folder: Path) -> Evidence:
-    """Tested with at least three symbols: all shorter sequences are in the training data."""
-    train, test = hold_out(copy(PAIRS, range(1, 7), seed=1), copy(TRIED, range(3, 7), seed=2))
-    lengths = {length: copy(TRIED, [length], seed=length) for length in (6, 8, 10)}
+    """Tested with at least three symbols, because there are few shorter sequences."""
+    train, _ = train_and_test(partial(copy, lengths=range(1, 7), symbols=20))
+    test = list(sample(partial(copy, lengths=range(3, 7), symbols=20), "test", TRIED))
+    lengths = {length: list(sample(partial(copy, lengths=[length], symbols=20), "test", TRIED)) for length in (6, 8, 10)}
     figures, exact = {}, {}
-    for name, reverse in (("reversed", True), ("forward", False)):
-        translator = learn(folder / name, train, MODELS["sutskever"] | {"reverse": reverse}, steps=2500)
+    for name, is_reversed in (("reversed", True), ("forward", False)):
+        translator = learn(folder / name, train, MODELS["sutskever"] | {"reverse": is_reversed}, steps=2500)
         exact[name] = {0: evaluate(translator, test).exact} | {
             n: evaluate(translator, pairs).exact for n, pairs in lengths.items()
         }
@@ -45,7 +50,7 @@ def fixed_vector(folder: Path) -> Evidence:
 
 
 def bahdanau(folder: Path) -> Evidence:
-    train, test = dictionary_pairs()
+    train, test = train_and_test(dictionary)
     translators = {
         "Bahdanau": learn(folder / "bahdanau", train, MODELS["bahdanau"], steps=800),
         "fixed vector": learn(folder / "sutskever", train, MODELS["sutskever"], steps=3000),
@@ -53,7 +58,7 @@ def bahdanau(folder: Path) -> Evidence:
     ours = evaluate(translators["Bahdanau"], test)
     error = alignment_error(translators["Bahdanau"], test)
     longer = {
-        name: [evaluate(one, dictionary(TRIED, [length], seed=length)) for length in LONGER]
+        name: [evaluate(one, list(sample(partial(dictionary, lengths=[length]), "test", TRIED))) for length in LONGER]
         for name, one in translators.items()
     }
     figures = {"tokens right": percent(ours.tokens), "AER": f"{error:.3f}"} | worse(longer)
@@ -81,13 +86,13 @@ def alignment_error(translator: Translator, pairs: list[Pair]) -> float:
     return alignment_error_rate(links, [sure(pair.links) for pair in pairs]).value
 
 
-def sure(links: set[Link]) -> Alignment:
-    return Alignment(frozenset(links), frozenset(links))
+def sure(links: frozenset[Link]) -> Alignment:
+    return Alignment(links, links)
 
 
 def luong(folder: Path) -> Evidence:
     """Local attention has a radius of three words."""
-    train, test = dictionary_pairs()
+    train, test = train_and_test(dictionary)
     tokens = {}
     for score, scope in product(SCORES, SCOPES):
         name = f"{score}, {scope}"
@@ -101,17 +106,47 @@ def luong(folder: Path) -> Evidence:
 
 
 def convs2s(folder: Path) -> Evidence:
-    train, test = dictionary_pairs()
+    train, test = train_and_test(dictionary)
     accuracy = evaluate(learn(folder, train, MODELS["convs2s"], steps=1500), test)
     return Evidence(shares(accuracy), accuracy.tokens >= 0.95)
 
 
 def bytenet(folder: Path) -> Evidence:
     """A symbol is two or three characters; spaces are characters, too."""
-    train, test = hold_out(copy(PAIRS, SHORT, seed=1), copy(TRIED, SHORT, seed=2))
+    train, test = train_and_test(partial(copy, lengths=SHORT, symbols=20))
     characters = {"tokenizer__kind": "characters", "tokenizer__min_frequency": 2, "data__batch_tokens": 2048}
     accuracy = evaluate(learn(folder, train, MODELS["bytenet"], steps=1500, **characters), test)
     return Evidence(shares(accuracy), accuracy.exact >= 0.95)
+
+
+def transformer(folder: Path) -> Evidence:
+    """By the recipes toy-copy and toy-reverse."""
+    exact = {}
+    for toy, draw in (("copy", copy), ("reverse", reverse)):
+        own, quiet = folder / toy, Console(quiet=True)
+        heedful.train(f"toy-{toy}", ["training.threads=1"], run=own / "run", device="cpu", console=quiet)
+        exact[toy] = evaluate(Translator.load(own / "run", device="cpu"), list(sample(draw, "test", TRIED))).exact
+    return Evidence({toy: percent(share) for toy, share in exact.items()}, min(exact.values()) >= 0.99)
+
+
+def many_orders(folder: Path) -> Evidence:
+    """All eight orders of a source have one translation; none of them is in the training data."""
+    train, test = train_and_test(many_to_one)
+    translator = learn(folder, train, MODELS["transformer"], steps=1500)
+    orders = [pair for one in test[:100] for pair in all_orders(one)]
+    translations = translator.translate(sources_of(orders))
+    accuracy = evaluate(translator, test)
+    same = sum(len(set(translations[at : at + ORDERS])) == 1 for at in range(0, len(orders), ORDERS)) / 100
+    figures = shares(accuracy) | {"the same translation for all eight orders": percent(same)}
+    return Evidence(figures, accuracy.exact >= 0.95 and same >= 0.95)
+
+
+def all_orders(pair: Pair) -> list[Pair]:
+    """The pairs of all orders of a source of `many_to_one`."""
+    words = [pair.source[source] for source, _ in sorted(pair.links, key=lambda link: link[1])]  # in the order of the target
+    adverb, (subject, verb, object_) = words[0], (words[1:3], words[3], words[4:6])
+    clauses = [[*first, verb, *second] for first, second in product((subject, subject[::-1]), (object_, object_[::-1]))]
+    return [pair._replace(source=source) for clause in clauses for source in ([adverb, *clause], [*clause, adverb])]
 
 
 def shares(accuracy: Right) -> dict[str, str]:

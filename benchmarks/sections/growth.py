@@ -6,12 +6,12 @@ from scaling_rows import lengths_table, lengths_text
 
 from sections import ROOT, measured, read, table
 
-MACHINES = {"cpu": "One CPU thread", "cuda": "NVIDIA H200, bf16, eager steps without CUDA graphs"}
+MACHINES = {"cpu": "One CPU thread", "cuda": "NVIDIA H200, bf16, steps without compilation or CUDA graphs"}
 
 
 def scaling() -> str:
     texts = [scaling_on(device) for device in MACHINES if measured(f"scaling_{device}.json")]
-    return "## Cost as work grows\n\nThe layers are those of docs/concepts/sequence-layers.md.\n\n" + "\n".join(texts)
+    return "## Scaling\n\ndocs/concepts/sequence-layers.md describes the layers.\n\n" + "\n".join(texts)
 
 
 def scaling_on(device: str) -> str:
@@ -33,8 +33,8 @@ def survival() -> str:
     results = read("kill.json")
     same = all(results["identical"].values())
     return (
-        f"## Killed and resumed\n\n{results['kills']} times SIGKILL at random moments of runs of {results['steps']} steps, "
-        "each time the same command again: weights, optimizer, running average and metrics "
-        f"{'are bit-identical to' if same else 'DIFFER from'} those of a run that was never stopped ({results['date']}).\n"
+        f"## Resuming after a kill\n\nRuns of {results['steps']} steps were killed (SIGKILL) {results['kills']} times at "
+        "random and resumed with the same command: weights, optimizer state, moving average and metrics "
+        f"{'are bit-identical to' if same else 'DIFFER from'} those of an uninterrupted run ({results['date']}).\n"
         "\n`python benchmarks/kill.py`\n"
     )

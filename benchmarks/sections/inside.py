@@ -29,8 +29,8 @@ def alignment() -> str:
     results = read("alignment.json")
     return (
         "## Word alignment\n\nAlignment error rate on the 200 test sentences of alignment-en-fr; models trained on anki-en-fr; "
-        "thresholds, heads and rules selected on the 100 validation sentences. By layer: the mean of all heads, one link for "
-        f"every target word ({results['machine']}, torch {results['torch']}, {results['date']}).\n"
+        "thresholds, heads and rules selected on the 100 validation sentences. By layer: the mean of all heads, one link per "
+        f"target word ({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         f"\n`python benchmarks/alignment.py`\n\n{table(ALIGNMENT_HEAD, alignment_rows(results))}\n{builtin_alignment()}"
     )
 
@@ -40,8 +40,8 @@ def builtin_alignment() -> str:
         return ""
     results = read("builtin_alignment.json")
     return (
-        "\nThe same on 1,000 unseen sentences of the built-in corpus, whose links are exact; everything selected on 500 "
-        "others; guided by the links of both directions on the training text, or by its exact links "
+        "\nThe same on 1,000 unseen sentences of the built-in corpus with exact gold links; everything selected on 500 "
+        "others; guided by the links of both directions on the training text, or by its gold links "
         f"({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         f"\n`python benchmarks/builtin_alignment.py`\n\n{table(ALIGNMENT_HEAD, alignment_rows(results))}\n"
     )
@@ -53,10 +53,11 @@ def positions() -> str:
     results = read("positions.json")
     head, *rows = position_rows(results)
     return (
-        f"## Positions beyond the training lengths\n\nFor each positional encoding, a Transformer with two layers "
+        f"## Length generalization by positional scheme\n\nA two-layer Transformer for each scheme "
         f"learns to {results['toy']} up to {results['trained_to']} symbols in {results['steps']} steps and is "
-        "tested on up to twice as many: exact match of greedy search by length, and token accuracy under teacher "
-        f"forcing. One seed, one thread ({results['machine']}, torch {results['torch']}, {results['date']}).\n"
+        "tested on up to twice as many: the share of sequences that greedy search copies without error, by length, and of "
+        f"symbols predicted correctly after a correct prefix. One seed, one thread "
+        f"({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         f"\n`python benchmarks/positions.py`\n\n{table(head, rows)}\n\n![by length](pictures/positions-beyond.png)\n"
     )
 
@@ -66,7 +67,7 @@ def neighbors() -> str:
         return ""
     results = read("heads.json")["models"]
     return (
-        f"## Previous-token and next-token heads\n\n{heads_text(results)}\n\n`python benchmarks/heads.py --help`\n"
+        f"## Previous- and next-token heads\n\n{heads_text(results)}\n\n`python benchmarks/heads.py --help`\n"
         f"\n{table(NEIGHBORS_HEAD, head_rows(results))}\n"
     )
 
@@ -77,7 +78,7 @@ def pruning() -> str:
     results = read("pruning.json")
     return (
         f"## Head pruning\n\n{pruning_text(results)}\n\n`python benchmarks/pruning.py --help`\n"
-        f"\n{table(HEAD, pruning_rows(results))}\n\n![BLEU against heads kept](pictures/pruning.png)\n"
+        f"\n{table(HEAD, pruning_rows(results))}\n\n![BLEU by heads kept](pictures/pruning.png)\n"
         f"{pruning_speed()}{pruning_again()}"
     )
 
@@ -104,7 +105,7 @@ def pruning_again() -> str:
     return f"\n{seed_text(models, penalty)}\n\n{table(SEEDS_HEAD, seed_rows(models, penalty))}\n"
 
 
-LABELS = {"nobody listens": "no hooks registered"}  # of older results
+LABELS = {"nobody listens": "no hooks", "no hooks registered": "no hooks"}  # name in listening.json -> column
 
 
 def listening() -> str:
@@ -113,9 +114,9 @@ def listening() -> str:
     rows = [[result["size"], *(more_of(result, name) for name in names)] for result in results["results"]]
     same = all(result["bit_equal"] for result in results["results"])
     return (
-        "## The cost of hook points\n\nA teacher-forced pass over 8 pairs of 32 tokens, eager, against the same model without "
-        f"hook points; outputs {'are bit-equal' if same else 'DIFFER'}. Medians on {results['threads']} threads, in brackets "
-        f"their 95% intervals: without hooks from {results['results'][0]['pairs']:,} pairs of passes, else from "
+        "## Overhead of hook points\n\nA teacher-forced pass over 8 pairs of 32 tokens, eager, compared with the same model "
+        f"without hook points; outputs {'are bit-identical' if same else 'DIFFER'}. Medians on {results['threads']} threads, "
+        f"in brackets 95% intervals: without hooks over {results['results'][0]['pairs']:,} pairs of passes, otherwise over "
         f"{results['results'][0]['blocks']} alternating blocks of a second "
         f"({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         f"\n`python benchmarks/listening.py`\n\n{table(['size', *(LABELS.get(name, name) for name in names)], rows)}\n"

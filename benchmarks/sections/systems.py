@@ -16,7 +16,7 @@ def families() -> str:
     results = read("families.json")
     return (
         f"## Model families\n\n{families_text(results)}\n\n`python benchmarks/families.py`\n"
-        f"\n{table(families_head(results), families_rows(results))}\n\n![BLEU against length](pictures/families-length.png)\n"
+        f"\n{table(families_head(results), families_rows(results))}\n\n![BLEU by length](pictures/families-length.png)\n"
     )
 
 
@@ -31,10 +31,10 @@ def directions() -> str:
     shares = {result["percent_of_the_chip"] for result in results}
     others = "; ".join(f"{family} with `{text}`" for family, text in overridden(by_family).items())
     return (
-        "## Families on Multi30k\n\ntest2016, beam 5: lowercased BLEU, the mean of the seeds, and in brackets cased BLEU and "
-        "the range of the seeds. Settings selected on the validation set are in docs/guides/families.md; all with their recipes"
-        f"{f' ({others})' if others else ''}, in the same time "
-        f"({' or '.join(options)}), on a shared GPU, each with at most the share in the table"
+        "## Model families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean over seeds, and in brackets cased BLEU "
+        "and the range of the seeds. docs/guides/families.md lists what was selected on the validation set; all with their "
+        f"recipes{f' ({others})' if others else ''} and the same time "
+        f"({' or '.join(options)}), on a shared GPU, each limited to the share given in the table"
         f"{'' if len(shares) == 1 else ': unequal shares favor the larger'}. "
         f"{results[0]['machine']}, torch {results[0]['torch']}, "
         f"{max(result['date'] for result in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
@@ -58,11 +58,11 @@ def claims() -> str:
     ]
     result = next(iter(results.values()))
     return (
-        "## Claims of papers, tested on generated data\n\nModels with one or two layers of dimension 64 on toy data with known "
-        "answers (benchmarks/claims): whether each claim holds, and the figures. One seed "
-        f"unless stated otherwise, one thread; seconds of CPU time. {result['machine']}, torch {result['torch']}, "
-        f"{max(result['date'] for result in results.values())}.\n"
-        f"\n`python benchmarks/prove.py`\n\n{table(['', 'claim', 'holds', 'figures', 'seconds'], rows)}\n"
+        "## Claims of papers on generated data\n\nClaims about each model, tested with one or two layers of size 64 on toy "
+        "data with known answers (benchmarks/claims): whether they hold, and the measured values. One seed "
+        f"unless given, one thread; seconds of CPU time. {result['machine']}, torch {result['torch']}, "
+        f"{' and '.join(sorted({result['date'] for result in results.values()}))}.\n"
+        f"\n`python benchmarks/prove.py`\n\n{table(['', 'claim', 'holds', 'measured', 'seconds'], rows)}\n"
     )
 
 
@@ -71,9 +71,8 @@ def language() -> str:
     if not rows:
         return ""
     return (
-        "## Language models\n\nWeights were chosen on the validation data; seconds are those of the whole training, validation "
-        "included. For comparison: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three minutes of an A100; "
-        "AWD-LSTM's test perplexity of 65.8 on WikiText-2. The validation phrases of SST-2 are often parts of training "
-        "phrases; its test sentences are not.\n\n`python benchmarks/language.py --help`\n"
+        "## Language models\n\nCheckpoints were selected on the validation data; seconds are those of the whole training, "
+        "validation included. Published results: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three "
+        "minutes on an A100; AWD-LSTM's test perplexity of 65.8 on WikiText-2.\n\n`python benchmarks/language.py --help`\n"
         f"\n{table(LANGUAGE_HEAD, rows)}\n"
     )

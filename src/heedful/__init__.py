@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
     from heedful.tasks.predictor import Predictor
+    from heedful.tasks.retrieval.predictor import Retriever
     from heedful.tasks.span.predictor import SpanExtractor
     from heedful.tasks.tagging.predictor import Tagger
     from heedful.tasks.translation.predictor import Translator
@@ -38,6 +39,7 @@ MODULES = {  # name -> module that defines it
     "HeedfulError": "heedful.errors",
     "MaskFiller": "heedful.tasks.masked.predictor",
     "Predictor": "heedful.tasks.predictor",
+    "Retriever": "heedful.tasks.retrieval.predictor",
     "SearchConfig": "heedful.search",
     "SpanExtractor": "heedful.tasks.span.predictor",
     "Tagger": "heedful.tasks.tagging.predictor",
@@ -61,6 +63,7 @@ __all__ = [
     "HeedfulError",
     "MaskFiller",
     "Predictor",
+    "Retriever",
     "SearchConfig",
     "SpanExtractor",
     "Tagger",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +15,11 @@ from typing import NamedTuple
 import pytest
 from workshop import every_command, heed
 
-from heedful.tasks import TASKS
+from heedful.tasks import TASKS, find_task
+from heedful.tasks.predictor import Predictor
 
 TEXT = {"translation": "w1 w2 w3", "language": "the cat", "classification": "the cat sees"}
+ANALYZED = [task for task in TASKS if find_task(task).predictor.sample_texts is not Predictor.sample_texts]
 HEADS = {"translation": "cross.0.0", "language": "within.0.0", "classification": "within.0.0"}
 ANY_TEXT = {task: f"{{run}} '{text}'" for task, text in TEXT.items()}
 # Arguments with which a command works, for the tasks that it works for; the words of a subcommand are separated by a space.
@@ -33,6 +36,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "tag": {"tagging": "{run} {folder}/words.txt"},
     "embed": {"embedding": "{run} {folder}/prompts.txt"},
     "answer": {"span": "{run} {folder}/questions.txt"},
+    "retrieve": {"retrieval": "{run} {folder}/prompts.txt"},
+    "encode": {"skip_thought": "{run} {folder}/prompts.txt"},
+    "search": {"retrieval": "{run} 'cat sees'"},
     "reply": {"chat": "{run} {folder}/prompts.txt"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -46,8 +52,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "classification": "{run} 'the cat sees' --from 'a dog runs'",
     },
     "inspect summary": dict.fromkeys(TASKS, "{run}"),
-    **{f"inspect {name}": dict.fromkeys(TASKS, "{run} --sentences 4") for name in ("heads", "pruning")},
-    "inspect positions": dict.fromkeys(TASKS, "{run}"),
+    **{f"inspect {name}": dict.fromkeys(ANALYZED, "{run} --sentences 4") for name in ("heads", "pruning")},
+    "inspect positions": dict.fromkeys(ANALYZED, "{run}"),
     "inspect cost": dict.fromkeys(TASKS, "{run} --rows 2 --tokens 5"),
     "inspect alignment": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "average": dict.fromkeys(TASKS, "{run} --steps 2"),
@@ -64,6 +70,7 @@ VALUES: dict[str, str | None] = {
     "average.steps": "1",  # not there
     "baselines": None,
     "batch": None,
+    "build": "{folder}/answers.tsv",
     "bootstrap": "50",
     "by": "norms",
     "choose_on": "{folder}/sources.txt,{folder}/targets.txt,{folder}/gold.txt",
@@ -88,6 +95,7 @@ VALUES: dict[str, str | None] = {
     "length": "3",
     "lines": None,
     "lowercase": None,
+    "match": "questions",
     "metrics": "gleu",
     "moment": "consume",
     "out": "{out}/result",
@@ -100,6 +108,7 @@ VALUES: dict[str, str | None] = {
     "prefixes": "{folder}/prefixes.txt",
     "prompt": "the dog",
     "reference": "{folder}/targets.txt",
+    "rebuild": None,
     "replies": "1",
     "reply.search": "n_best=2",
     "reverse": "{other}",
@@ -138,6 +147,11 @@ NEUTRAL = {
 }
 
 
+# Options whose code is the same for all tasks. Figures and pages of every analysis and task: inspection/test_every_analysis.py
+# and inspection/test_every_model_analysis.py.
+SHARED = ("checkpoint", "device", "html", "picture")
+
+
 class Case(NamedTuple):
     command: str
     option: str
@@ -165,10 +179,16 @@ def options_of(command: str) -> dict[str, str]:
 
 
 def cases() -> Iterator[Case]:
+    """Every option of every command with every task; an option of SHARED with the task that it has been tried with least."""
+    tried: Counter[tuple[str, str]] = Counter()
     for command, tasks in COMMANDS.items():
         for option in options_of(command):
-            for task in tasks:
-                yield Case(command, option, task)
+            if option not in SHARED:
+                yield from (Case(command, option, task) for task in tasks)
+                continue
+            task = min(tasks, key=lambda task: tried[option, task])
+            tried[option, task] += 1
+            yield Case(command, option, task)
 
 
 def split(arguments: str, paths: dict[str, Path]) -> list[str]:
@@ -187,6 +207,7 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "masks.txt").write_text("the [MASK] sees\n")
     (made / "words.txt").write_text("the cat sees.\n")
     (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
+    (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")
     (made / "heads.tsv").write_text("w1 w2\tw2 w1\t0-1 1-0\n")
@@ -216,6 +237,15 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         "inspect document",
         "inspect experts",
     }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
+
+
+def test_every_option_is_tried_with_every_command_and_every_task() -> None:
+    """Of the commands that have it and of the tasks of these commands."""
+    tried = list(cases())
+    for command, tasks in COMMANDS.items():
+        for option in options_of(command):
+            assert any((case.command, case.option) == (command, option) for case in tried)
+            assert {case.task for case in tried if case.option == option} >= tasks.keys()
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)

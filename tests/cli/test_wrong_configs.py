@@ -101,7 +101,7 @@ CASES = {
     ),
     "an override inside a value": (
         ["training.steps.more=1"],
-        "command line: training.steps.more: given '1', but training.steps is 6, not a table ({recipe}:22)",
+        "command line: training.steps.more: given '1', but training.steps is 6, not a table ({recipe}:25)",
     ),
 }
 
@@ -120,10 +120,12 @@ def test_an_invalid_config_has_its_message_and_creates_no_run_folder(
 def test_a_mistake_of_the_recipe_keeps_its_line_beside_one_of_the_overrides(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = write_recipe(tmp_path, "metric = 'blue'\n[search]\nbeam = 0\n")
+    recipe = write_recipe(tmp_path, "metric = 'blue'\n")
+    recipe.write_text(text := recipe.read_text().replace("max_extra = 3", "beam = 0"))
     assert heed("train", recipe, "tokenizer.kind=unigram") == 2
     message = capsys.readouterr().err
-    assert f"{recipe}:28: search.beam: given 0" in message
+    line = text.splitlines().index("beam = 0") + 1
+    assert f"{recipe}:{line}: search.beam: given 0" in message
     assert f"command line: tokenizer.kind=unigram conflicts with {recipe}:9: tokenizer.min_frequency: given 1" in message
     assert "2 problems" in message
 

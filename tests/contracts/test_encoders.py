@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import ENCODER_VARIANTS, PAD, WORDS, Variant, tiny_encoder
+from tiny import ENCODER_VARIANTS, PAD, WORDS, by_family, tiny_encoder
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
@@ -20,11 +20,13 @@ from heedful.nn.sequence_layers.recurrent import Recurrent
 LENGTHS = torch.tensor([7, 3, 5])
 
 
-@pytest.fixture(params=[variant for variant in ENCODER_VARIANTS if tiny_encoder(variant).config.sentence_grid is None], ids=str)
-def encoder(request: pytest.FixtureRequest) -> EncoderModel:
-    """Every encoder-only family of token sequences in every variant. Shared between tests: do not change it."""
-    variant: Variant = request.param
-    return tiny_encoder(variant)
+TOKEN_ENCODERS = [variant for variant in ENCODER_VARIANTS if tiny_encoder(variant).config.sentence_grid is None]
+
+
+@pytest.fixture(params=by_family(TOKEN_ENCODERS, tiny_encoder), ids=str)
+def encoder(request: pytest.FixtureRequest) -> Any:
+    """Every encoder-only family of token sequences; the test is called with each variant, shared: do not change it."""
+    return request.param
 
 
 @pytest.fixture

@@ -223,3 +223,59 @@ def test_a_broken_file_has_its_message(
     assert heed("data", "check", "recipe.toml") == broken.code
     hint = f"\n\nhint: {broken.hint}" if broken.hint else ""
     assert capsys.readouterr().err.replace(f"{tmp_path}/", "") == f"error: {broken.message}{hint}\n"
+
+
+PAIRS, TEXT = '[data]\ntrain = {{ tsv = "{name}" }}\n', '[data]\nform = "text"\nfile = "{name}"\n'
+LANGUAGE = '[task]\nname = "language"\n\n'
+SPLITS = {  # of sentence pairs and plain text: the recipe without its model, and the broken file
+    "a split of pairs without a pair for a part": (
+        PAIRS + "split = [0.01, 0.99, 0.0]\n",
+        Broken(
+            "a.tsv",
+            b"one\tuno\n",
+            "a.tsv has no pair for train with data.split = [0.01, 0.99, 0.0]; expected at least one",
+            "use a larger fraction, or more pairs",
+        ),
+    ),
+    "a split of pairs with a header": (
+        PAIRS + "split = [0.5, 0.5, 0.0]\n",
+        Broken(
+            "a.tsv",
+            b"english\titalian\none\tuno\n",
+            "a.tsv line 1 looks like a header: english, italian; expected a sentence pair",
+            "set header = true, next to the file in [data], to skip that line (heed data check: --header), or header = false "
+            "to train on it",
+        ),
+    ),
+    "a split of text without a line for a part": (
+        TEXT + "split = [0.01, 0.99, 0.0]\n\n" + LANGUAGE,
+        Broken(
+            "a.txt",
+            b"one line\n",
+            "a.txt has no line for train with data.split = [0.01, 0.99, 0.0]; expected at least one",
+            "use a larger fraction, or more text",
+        ),
+    ),
+    "a split of text beside held_out": (
+        TEXT + "split = [0.5, 0.5, 0.0]\nheld_out = 0.2\n\n" + LANGUAGE,
+        Broken(
+            "a.txt",
+            b"",
+            "recipe.toml:5: data.held_out: given 0.2, but has no effect because data.split is given; remove it",
+            code=2,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPLITS)
+def test_a_broken_split_has_its_message(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, broken = SPLITS[case]
+    monkeypatch.chdir(tmp_path)
+    Path(broken.name).write_bytes(broken.content)
+    Path("recipe.toml").write_text(recipe.format(name=broken.name) + GPT)
+    assert heed("data", "check", "recipe.toml") == broken.code
+    hint = f"\n\nhint: {broken.hint}" if broken.hint else ""
+    assert capsys.readouterr().err.replace(f"{tmp_path}/", "") == f"error: {broken.message}{hint}\n"

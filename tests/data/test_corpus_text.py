@@ -126,7 +126,10 @@ def test_encoded_text_is_cached_until_it_or_its_file_changes(book: Path, tmp_pat
 def test_missing_and_conflicting_options_are_errors() -> None:
     assert "given none of them; expected one of folder, file" in config_problems(TextConfig, form="text")[""]
     assert "given folder and file; expected one of" in config_problems(TextConfig, form="text", folder="a", file="b")[""]
-    assert config_problems(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
+    assert (
+        config_problems(TextConfig, form="text", train={"file": "a"})["valid"]
+        == "missing; expected a table with a file, or data.split"
+    )
     assert "data.file is not given" in config_problems(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
 
 

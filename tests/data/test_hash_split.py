@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.data import hash_split
-from heedful.data.hash_split import FREQUENT, PARTS, group_leaders, normalize, split_by_hash
+from heedful.data.fractions import PARTS
+from heedful.data.hash_split import FREQUENT, group_leaders, normalize, split_by_hash
 
 WORDS = [f"w{at}" for at in range(12)]  # few, so that texts share 4-grams
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14).map(" ".join), max_size=30)

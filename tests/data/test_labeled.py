@@ -158,17 +158,18 @@ def test_the_line_of_a_csv_row_is_the_one_where_it_begins(tmp_path: Path) -> Non
 def test_a_cell_or_a_list_has_several_labels(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("label,text\nred | round,ball\n,air\nred,rose\n")
     several = [Example(("red", "round"), ("ball",)), Example((), ("air",)), Example(("red",), ("rose",))]
-    csv_file, jsonl_file = LabeledFile(tmp_path / "a.csv", "csv"), LabeledFile(tmp_path / "a.jsonl", "jsonl")
+    path = tmp_path / "a.jsonl"
+    csv_file, jsonl_file = LabeledFile(tmp_path / "a.csv", "csv"), LabeledFile(path, "jsonl")
     data = named(label_separator="|")
     assert read_file(data, csv_file, ("red", "round"), several=True) == several
     labels = '["red", "round"]', "[]", '"red"'
     lines = [f'{{"label": {label}, "text": "{example.texts[0]}"}}\n' for label, example in zip(labels, several, strict=True)]
-    jsonl_file.path.write_text("".join(lines))
+    path.write_text("".join(lines))
     assert read_file(named(), jsonl_file, several=True) == several
-    jsonl_file.path.write_text("".join(lines[1:]))
+    path.write_text("".join(lines[1:]))
     assert read_file(named(), jsonl_file) == several[2:]  # where one label is expected, a text without any is unusable
     for one, file in ((data, csv_file), (named(), jsonl_file)):
-        jsonl_file.path.write_text("".join(lines))
+        path.write_text("".join(lines))
         with pytest.raises(DataError, match=r"line [12] has 2 labels: red, round; expected one"):
             read_file(one, file)
 

@@ -234,7 +234,7 @@ def labeled_options() -> dict[str, Any]:
 
 def found(data: LabeledConfig, split: str) -> Path:
     file = find_split_file(data, split)
-    assert file is not None
+    assert file is not None and isinstance(file.path, Path)
     return file.path
 
 
@@ -300,7 +300,7 @@ def test_an_example_without_a_label_or_text_is_unusable(tmp_path: Path, column: 
     save(datasets.Dataset.from_dict(columns, features=features), tmp_path / "saved")
     assert examples_of(tmp_path / "saved") == [Example(("neg",), ("bad",)), Example(("pos",), ("good",))]
     saved = LabeledFile(tmp_path / "saved", "table")
-    check = check_examples(labeled_data(saved.path), "train", saved, ["neg", "pos"])
+    check = check_examples(labeled_data(tmp_path / "saved"), "train", saved, ["neg", "pos"])
     (finding,) = check.findings
     assert (check.total, check.kept, finding.kind, finding.examples[0].place) == (3, 2, "blank", f"{tmp_path}/saved row 2")
     assert finding.examples[0].text == f"column '{column}' is empty; expected a {column}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn")
-
 from heedful.evaluation import baselines
+
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="requires scikit-learn")
 
 WORDS = ["the film is good", "a good one", "it is bad", "bad film", "good", "so bad"] * 4
 WORD_LABELS = np.eye(2, dtype=bool)[[1, 1, 0, 0, 1, 0] * 4]

@@ -29,7 +29,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("bytenet", {"dilations": (1, 2)}),
     ("bahdanau", {}),
     ("luong", {"scope": "local-p", "radius": 2}),
-    ("mixed", {"encoder": ("restricted", "lstm"), "decoder": ("gru", "restricted"), "window": 3}),
+    ("mixed", {"encoder": ("lstm",), "decoder": ("gru", "restricted"), "window": 3}),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import VARIANTS, VOCAB, Variant, tiny_model
+from tiny import VARIANTS, VOCAB, Variant, by_family, tiny_model
 
 from heedful.inspection.measures.cost import Cost, count_costs, on_meta_device, part_of, total
 from heedful.inspection.measures.cost_report import (
@@ -67,14 +67,13 @@ def test_the_cache_is_keys_and_values_of_every_layer() -> None:
     assert (used.weights, used.gradients, used.optimizer) == (parameters * FLOAT, parameters * FLOAT, 2 * parameters * FLOAT)
 
 
-@pytest.mark.parametrize("variant", VARIANTS[::3], ids=str)
+@pytest.mark.parametrize("variant", by_family(VARIANTS[::4]), ids=str)
 def test_every_model_can_be_counted_and_is_unchanged(variant: Variant) -> None:
     model = tiny_model(variant)
     before = [parameter.clone() for parameter in model.parameters()]
-    for phase in (training_step, encoding, decoding):
+    for phase in (training_step, decoding):  # decoding begins with encoding
         cost = total(list(phase(model, SHORT).parts.values()))
-        assert cost.work > 0 or phase is encoding  # a model that encodes with the target does nothing here
-        assert cost.traffic > 0
+        assert cost.work > 0 and cost.traffic > 0
     assert not model.training
     assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
 
@@ -107,10 +106,10 @@ def test_counting_part_of_a_recurrence_equals_counting_all_steps(monkeypatch: py
 @pytest.mark.parametrize("family", MODELS)
 def test_parts_add_up_to_all_parameters_and_all_saved_activations(family: str) -> None:
     model = tiny_model(Variant(family, ()))
-    record = training_step(model, SIZE)
+    record = training_step(model, SHORT)
     owned = parameters_by_part(model, record.parts)
     assert sum(owned[part] for part in record.parts if part in owned) == sum(one.numel() for one in model.parameters())
-    assert sum(map(record.kept_by, {part for part, _ in record.kept.values()})) == memory(model, SIZE).activations
+    assert sum(map(record.kept_by, {part for part, _ in record.kept.values()})) == memory(model, SHORT).activations
     assert sum(map(record.kept_by, owned)) > 0
 
 

@@ -17,7 +17,7 @@ from heedful import inspection
 from heedful.errors import ConfigError
 from heedful.nn.hooks import HookPoint
 from heedful.nn.model import EncoderModel, PoolingAttention
-from heedful.tasks.encoded_example import EncodedExample, Outputs, Tokens
+from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, Tokens
 
 WORDS = torch.tensor([[0.1, 0.9, 0.0], [0.2, 0.3, 0.5]])  # (sentences, words)
 SENTENCES = torch.tensor([[0.64, 0.36]])
@@ -56,7 +56,10 @@ class Reader:
         tokens = Tokens(text, [4, 5, 6, 7], ["▁good", "▁bad", "?", "▁film"], [0, 1, 1, 2])
         target_in = torch.tensor([[1, 4, 5, 6, 7]])
         more = {"segments": torch.tensor([[0, 0, 1, 1, 1]])}
-        return EncodedExample(None, tokens, "<s>", "", target_in[:, :0], target_in, outputs, reads_end=False, more=more)
+        return EncodedExample(None, tokens, "<s>", "", target_in[:, :0], target_in, outputs, label=target, more=more)
+
+    def decode_example(self, example: EncodedExample) -> Decoded:
+        return Decoded("yes", [1], math.log(0.75), math.log(0.75))
 
 
 def test_words_are_shaded_by_their_weight_times_the_root_of_the_weight_of_their_sentence() -> None:

@@ -19,8 +19,11 @@ TEXTS = {"translation": "w1 w2 w3", "language": "the cat sees a dog", "classific
 TEXTS |= {"masked": "the [MASK] sees a [MASK]", "tagging": "the cat sees", "encoder": "a dog sees"}
 OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs", "encoder": "the cat runs"}
 OTHERS |= {"masked": "a [MASK] runs a [MASK]", "tagging": "a dog runs"}
+TEXTS |= {"several": "a dog sees", "numeric": "1\t2\n-3\t0.5\n0\t1"}
+OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
-ENCODERS = ("masked", "tagging", "encoder")  # encoder: classification with attention pooling
+# encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric")
 ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS)
 
 
@@ -99,15 +102,15 @@ ANALYSES = [
     ),
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
-    Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder",)),
+    Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder", "several")),
     Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_runs: dict[str, Path], tiny_encoder: Path) -> dict[str, Path]:
-    return tiny_runs | {"encoder": tiny_encoder}
+def runs(tiny_runs: dict[str, Path], tiny_encoder: Path, tiny_several: Path, tiny_numeric: Path) -> dict[str, Path]:
+    return tiny_runs | {"encoder": tiny_encoder, "several": tiny_several, "numeric": tiny_numeric}
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +206,9 @@ REFUSED = [
     ("masked", ("patch", "{text}", "--from", "a [MASK]"), "given a text with 1 masks, expected 2"),
     ("tagging", ("lens", "{text}", "--target", "D N"), "given 2 labels, expected one for each of 3 words"),
     ("tagging", ("document", "{text}"), "pools its states without attention"),
+    ("numeric", ("document", "{text}"), "pools its states without attention"),
+    ("numeric", ("lens", "1\t2\n3"), "text 1 line 2 has 1 numbers; expected 2, as in the training data"),
+    ("several", ("saliency", "{text}", "--target", "red|blue"), "unknown label 'blue'; expected one of: red, round, flat"),
     (TRANSLATION, ("lens", " "), "given an empty text, expected at least one word"),
     (TRANSLATION, ("lens", "{text}", "--target", " "), "given an empty target, expected at least one word"),
     (TRANSLATION, ("report", "{text}", "--include", "lense"), "unknown analysis in a report 'lense'"),

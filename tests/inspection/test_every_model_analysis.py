@@ -18,7 +18,8 @@ from heedful.cli.output import replace_non_finite
 from heedful.inspection.measures import hardware_limits
 from heedful.inspection.result import Result
 
-ENCODERS = ("masked", "tagging", "encoder")  # encoder: classification with attention pooling
+# encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric")
 ALL = ("translation", "language", "classification", *ENCODERS)
 
 
@@ -42,10 +43,17 @@ CASES = [(one, task) for one in ANALYSES for task in one.tasks]
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_runs: dict[str, Path], tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(
+    tiny_runs: dict[str, Path],
+    tiny_encoder: Path,
+    tiny_several: Path,
+    tiny_numeric: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("analyses")
     assert heed("train", write_recipe(folder), "model.experts=4", "training.steps=2", "--run", folder / "run") == 0
-    return tiny_runs | {"experts": folder / "run", "encoder": tiny_encoder}
+    encoders = {"encoder": tiny_encoder, "several": tiny_several, "numeric": tiny_numeric}
+    return tiny_runs | {"experts": folder / "run"} | encoders
 
 
 @pytest.fixture(autouse=True)

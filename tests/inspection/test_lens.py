@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import FAMILIES, PLAIN, Pairs, Variant, forward_of, logits_of, tiny_model
+from tiny import FAMILIES, PLAIN, Pairs, Variant, by_family, forward_of, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -17,7 +17,7 @@ def first(pairs: Pairs) -> Pairs:
     return Pairs(pairs.source[:1], pairs.mask[:1], pairs.target[:1])
 
 
-@pytest.mark.parametrize("variant", PLAIN, ids=str)
+@pytest.mark.parametrize("variant", by_family(PLAIN), ids=str)
 def test_the_last_layer_has_exactly_the_logits_of_the_model(variant: Variant, pairs: Pairs) -> None:
     model, one = tiny_model(variant), first(pairs)
     result = lens(model, forward_of(one.source, one.target), model.project)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from tiny import VARIANTS, VOCAB, Pairs, Variant, logits_of, tiny_config, tiny_model
+from tiny import VARIANTS, VOCAB, Pairs, Variant, by_family, logits_of, tiny_config, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -93,7 +93,7 @@ def test_relevance_is_conserved_in_a_language_model(pairs: Pairs) -> None:
     assert at["layers.1.out"] == pytest.approx(at["layers.0.out"] + biases_of["layers.1"], rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("variant", [one for one in VARIANTS if one.family in ("transformer", "gpt")], ids=str)
+@pytest.mark.parametrize("variant", by_family([one for one in VARIANTS if one.family in ("transformer", "gpt")]), ids=str)
 def test_rules_do_not_change_logits_and_every_prediction_counts_once(variant: Variant, pairs: Pairs) -> None:
     model = tiny_model(variant)
     plain = logits_of(model, pairs)

@@ -57,7 +57,7 @@ def test_every_row_and_column_has_a_token(trace: Trace) -> None:
 
 
 def test_without_a_target_the_trace_is_of_the_search_output(translator: Translator) -> None:
-    example = translator.encode_example("w1 w2", config=SearchConfig(beam=2))
+    example = translator.encode_example("w1 w2", config=SearchConfig(beam=2, max_extra=3))
     best = next(iter(translator.translations(["w1 w2"], beam=2))).candidates[0]
     assert (example.target.text, example.target.ids) == (best.text, best.tokens)
 

@@ -53,6 +53,7 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         smaller.append(f'data.valid={{tsv="{write_pairs(tmp_path / "few.tsv", 12)}"}}')
     if config.training.init:
         smaller.append('training.init=""')
+    smaller.append("search.max_extra=3")
     assert heed("train", name, *SMALL, *smaller, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
@@ -93,8 +94,10 @@ def check_tagged_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture
 def check_dialogue_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "few.txt").write_text("".join(f"question {number}\tanswer {number}\tthanks\tbye\n" for number in range(30)))
     files = [f'data.{split}={{ file = "{tmp_path / "few.txt"}" }}' for split in ("train", "valid", "test")]
-    options = [*SMALL[:2], *files, *narrow(name), "tokenizer.vocab=200", "task.validation_replies=2"]
-    options += ["model.readout=16"] if hasattr(read_run(all_recipes()[name]).config.model, "readout") else []
+    config = read_run(all_recipes()[name]).config
+    options = [*SMALL[:2], *files, *narrow(name), "tokenizer.vocab=200"]
+    options += ["task.validation_replies=2"] if hasattr(config.task, "validation_replies") else []
+    options += ["model.readout=16"] if hasattr(config.model, "readout") else []
     assert heed("train", name, *options, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 

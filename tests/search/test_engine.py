@@ -80,20 +80,18 @@ def test_a_row_that_must_end_has_only_the_end_token() -> None:
 METHODS: list[dict[str, Any]] = [{"method": "greedy"}, {"beam": 3, "n_best": 2}, {"method": "sample", "n_best": 2}]
 
 
-@pytest.mark.parametrize("min_capacity", [64, 1])
 @pytest.mark.parametrize("options", METHODS, ids=str)
 def test_a_captured_search_returns_what_a_plain_one_does(
-    plain: SequenceModel, pairs: Pairs, options: dict[str, Any], min_capacity: int, monkeypatch: pytest.MonkeyPatch
+    searched: SequenceModel, pairs: Pairs, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Captured steps always write to the same tensors, finished sources are polled every few steps, and the remaining ones may
     move to a smaller engine."""
     config = SearchConfig(min_length=9, **options)  # the third source continues when the others must have ended
     monkeypatch.setattr(Engine, "step", Engine.compute_step)  # instead of a graph: the same step again, on the same tensors
-    for name, value in {"SHRINK_FACTOR": 2, "MIN_CAPACITY": min_capacity}.items():
-        monkeypatch.setattr(f"heedful.search.engine.{name}", value)
+    monkeypatch.setattr("heedful.search.engine.SHRINK_FACTOR", 2)
 
     def batch(slots: int) -> SourceBatch:
-        return SourceBatch(plain.start(pairs.source, pairs.mask, room=slots), torch.tensor([8, 6, 12]), [0, 1, 2], [[]] * 3)
+        return SourceBatch(searched.start(pairs.source, pairs.mask, room=slots), torch.tensor([8, 6, 12]), [0, 1, 2], [[]] * 3)
 
     def start_batch() -> Callable[[int, int], SourceBatch | None]:
         batches = iter([batch(0)])
@@ -101,22 +99,24 @@ def test_a_captured_search_returns_what_a_plain_one_does(
 
     def placeholder_states(sources: int, slots: int) -> States:
         source, mask = pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1)
-        return plain.start(source, mask, room=slots)
+        return searched.start(source, mask, room=slots)
 
     with torch.inference_mode():
-        expected = search_batch(step_function(plain), batch(36), config, start=GO, end=STOP)
-        engines: Engines = {}
-        for _ in range(2):  # the same engine again, with the state that the first search left in it
-            graph = GraphInputs(6, placeholder_states, torch.device("cpu"))
-            sources = Sources(start_batch(), capacity=4, max_limit=12, graph=graph)  # one more than there are sources
-            results = search(step_function(plain), sources, config, start=GO, end=STOP, engines=engines)
-            check(dict(results), expected)
-            (engine,) = engines.values()
-    assert (engine.smaller is not None) == (min_capacity == 1)
+        expected = search_batch(step_function(searched), batch(36), config, start=GO, end=STOP)
+        for min_capacity in (64, 1):
+            monkeypatch.setattr("heedful.search.engine.MIN_CAPACITY", min_capacity)
+            engines: Engines = {}
+            for _ in range(2):  # the same engine again, with the state that the first search left in it
+                graph = GraphInputs(6, placeholder_states, torch.device("cpu"))
+                sources = Sources(start_batch(), capacity=4, max_limit=12, graph=graph)  # one more than there are sources
+                results = search(step_function(searched), sources, config, start=GO, end=STOP, engines=engines)
+                check(dict(results), expected)
+                (engine,) = engines.values()
+            assert (engine.smaller is not None) == (min_capacity == 1)
 
 
 def test_interleaved_searches_do_not_share_an_engine(
-    plain: SequenceModel, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+    searched: SequenceModel, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in threads that translate with one system."""
     config = SearchConfig(beam=2)
@@ -124,14 +124,14 @@ def test_interleaved_searches_do_not_share_an_engine(
 
     def start(source: Tensor, engines: Engines | None = None) -> Iterator[SearchResult]:
         mask, limits = torch.ones_like(source, dtype=torch.bool), torch.tensor([4, 9])
-        batches = iter([SourceBatch(plain.start(source, mask, room=0), limits, [0, 1], [[]] * 2)])
+        batches = iter([SourceBatch(searched.start(source, mask, room=0), limits, [0, 1], [[]] * 2)])
 
         def placeholder_states(sources: int, slots: int) -> States:
-            return plain.start(pairs.source[:1].repeat(sources, 1), mask[:1].repeat(sources, 1), room=slots)
+            return searched.start(pairs.source[:1].repeat(sources, 1), mask[:1].repeat(sources, 1), room=slots)
 
         graph = GraphInputs(6, placeholder_states, torch.device("cpu"))
         both = Sources(lambda count, slots: next(batches, None), capacity=2, max_limit=12, graph=graph)
-        return search(step_function(plain), both, config, start=GO, end=STOP, engines=engines)
+        return search(step_function(searched), both, config, start=GO, end=STOP, engines=engines)
 
     sources = pairs.source[:1].repeat(2, 1), pairs.source[:1].flip(1).repeat(2, 1)
     engines: Engines = {}
@@ -154,7 +154,7 @@ def test_rows_of_finished_sources_own_no_cache_slots() -> None:
 
 @pytest.mark.parametrize("options", METHODS, ids=str)
 def test_compacting_the_cache_at_every_step_changes_nothing(
-    plain: SequenceModel, pairs: Pairs, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    searched: SequenceModel, pairs: Pairs, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three sources with a capacity of two, so that one is inserted later among the cache slots of the others."""
     config = SearchConfig(min_length=3, **options)
@@ -166,7 +166,7 @@ def test_compacting_the_cache_at_every_step_changes_nothing(
             chosen = list(islice(source_ids, count))
             if not chosen:
                 return None
-            state = plain.start(pairs.source[chosen], pairs.mask[chosen], room=slots)
+            state = searched.start(pairs.source[chosen], pairs.mask[chosen], room=slots)
             return SourceBatch(state, torch.tensor([12, 6, 9])[chosen], chosen, [[]] * len(chosen))
 
         return start_batch
@@ -176,7 +176,7 @@ def test_compacting_the_cache_at_every_step_changes_nothing(
         monkeypatch.setattr("heedful.search.engine.COMPACT_EVERY", every)
         with torch.inference_mode():
             sources = Sources(three_sources(), capacity=2, max_limit=12, exceed_capacity=True)
-            results.append(dict(search(step_function(plain), sources, config, start=GO, end=STOP)))
+            results.append(dict(search(step_function(searched), sources, config, start=GO, end=STOP)))
     check(results[0], [results[1][source_id] for source_id in range(3)])
 
 

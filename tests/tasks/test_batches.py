@@ -95,7 +95,7 @@ def test_a_length_is_rounded_up_to_a_multiple_but_not_beyond_the_limit(longest: 
 
 def test_a_filled_batch_has_the_same_tokens() -> None:
     batch = collate([[5, 6], [7]], [[8], [9, 10]], OWN_IDS, OWN_IDS)
-    filled = fill_up(batch, 24, 8, OWN_IDS, OWN_IDS)
-    assert filled.source.shape == filled.target_in.shape == (3, 8)
+    filled = fill_up(batch, 24, (8, 4), OWN_IDS, OWN_IDS)
+    assert filled.source.shape == (3, 8) and filled.target_in.shape == (3, 4)
     assert filled.source[:2, :3].equal(batch.source) and filled.target_out[:2, :3].equal(batch.target_out)
     assert filled.tokens == batch.tokens == int((filled.target_out != OWN_IDS.pad).sum())

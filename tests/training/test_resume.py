@@ -104,7 +104,7 @@ def test_raising_steps_continues_to_identical_weights(tmp_path: Path, overrides:
     recipe = write_recipe(tmp_path)
     schedule = ("training.schedule.name=constant", *overrides)
     assert heed("train", recipe, *schedule, "--run", tmp_path / "whole") == 0
-    for steps in (2, 5, 6):
+    for steps in (5, 6) if overrides else (2, 5, 6):
         assert heed("train", recipe, *schedule, f"training.steps={steps}", "--run", tmp_path / "parts") == 0
     assert weights(tmp_path / "parts", 6) == weights(tmp_path / "whole", 6)
 

@@ -247,10 +247,10 @@ def test_a_long_run_on_a_cpu_is_announced_once_with_advice(
     recipe: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     work = Workplace(tmp_path, monkeypatch)
-    work.update_seconds = 400.0
-    work.train("training.steps=25", "training.save_every=5", recipe=all_recipes()[recipe])
+    work.update_seconds = 1760.0
+    work.train("training.steps=8", "training.save_every=5", recipe=all_recipes()[recipe])
     assert warnings_of(capsys) == [f"warning: this run will take about 2.4 h; {advice}"]  # after three updates
-    work.train("training.steps=40", recipe=all_recipes()[recipe])
+    work.train("training.steps=12", recipe=all_recipes()[recipe])
     assert warnings_of(capsys) == [], "a resumed run was announced when it was started"
 
 

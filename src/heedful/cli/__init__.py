@@ -26,6 +26,7 @@ from heedful.cli import (
     predict,
     prune,
     runs,
+    search,
     train,
     vectors,
 )
@@ -66,6 +67,7 @@ app.command()(train.train)
 predict.mount(app)
 app.command()(chat.chat)
 evaluate.mount(app)
+app.command()(search.search)
 app.command()(evaluate.score)
 app.command()(align.align)
 app.command()(explain.explain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -87,10 +88,14 @@ def choices(kind: Any) -> list[Any]:
 def fields(kind: Any) -> dict[str, Any]:
     """The types of the fields of a config, by their names in TOML."""
     bare, _ = unwrap(kind)
-    if not is_config(bare):
-        return {}
+    return _fields_of(bare) if is_config(bare) else {}
+
+
+@cache
+def _fields_of(config: type[Config]) -> dict[str, Any]:
+    """Made once for each class: reading a config looks up each of its keys here."""
     kinds = {}
-    for name, field in bare.model_fields.items():
+    for name, field in config.model_fields.items():
         rules = [*field.metadata, *([Field(discriminator=field.discriminator)] if field.discriminator else [])]
         kinds[field.alias or name] = Annotated[field.annotation, *rules] if rules else field.annotation
     return kinds

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
-from heedful.data.sources import TABLES, CorpusConfig, files_of, place_of, title_of
+from heedful.data.sources import TABLES, CorpusConfig, CorpusPart, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
 from heedful.data.unusable import EXAMPLES, UnusableLines
 from heedful.errors import DataError
@@ -97,6 +97,8 @@ def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
         else:
             unusable.add(result)
     refuse_copy(corpus, copied, total)
+    if isinstance(corpus, CorpusPart) and not lines:
+        raise DataError(corpus.part.empty(title_of(corpus), "pair"), hint="use a larger fraction, or more pairs")
     return CorpusScan(
         split,
         corpus,

@@ -9,6 +9,13 @@
                                                                               dataset = "wikitext"
                                                                               column = "text"
 
+With `split = [0.9, 0.05, 0.05]`, `file` or a single `train` is split into train, valid and test by a hash, with near-duplicates
+kept together (`hash_split.py`). What is assigned as a whole, with the empty lines after it:
+
+    rows          of a table, or of a column of a tab-separated file
+    paragraphs    of a text file with empty lines: the lines between them
+    lines         of a text file without empty lines
+
 Every line is encoded separately and followed by the end token, with every kind of tokenizer: a newline is a token, and
 tokenizers are trained on lines. The encoded text is cached and memory-mapped:
 
@@ -32,6 +39,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from heedful.config.base import Config, Count, PathName, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data.encode import cache_folder, content_hash, find_or_build
+from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
+from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
 from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
 from heedful.data.tables import read_rows
@@ -110,6 +119,9 @@ class TextConfig(Config):
     """Folder with train.txt, valid.txt and test.txt, plain or .gz."""
     file: PathName | None = None
     """One text file for training and validation."""
+    split: Fractions | None = None
+    """Split `file` or `train` into train, valid and test by paragraphs, lines or rows: three fractions; near-duplicates stay
+    together. Default: no split."""
     held_out: Probability = 0.1
     """Fraction of `file`, at its end, that is used for validation."""
     max_unusable: Share = MAX_UNUSABLE
@@ -129,8 +141,8 @@ class TextConfig(Config):
         if len(given) != 1 and not self.train:
             names = " and ".join(given) or "none of them"
             problems.append(Problem("", f"given {names}; expected one of folder, file or train with valid"))
-        elif self.train and not self.valid:
-            problems.append(Problem("valid", "missing; expected a table with a file"))
+        elif self.train and not self.valid and not self.makes("valid"):
+            problems.append(Problem("valid", "missing; expected a table with a file, or data.split"))
         no_effect: dict[str, str] = {}
         if self.train:
             no_effect |= dict.fromkeys(("folder", "file"), "data.train is given")
@@ -138,8 +150,28 @@ class TextConfig(Config):
             no_effect |= dict.fromkeys(("valid", "test"), "data.train is not given")
         if self.train or not self.file:
             no_effect["held_out"] = "data.train is given" if self.train else "data.file is not given"
-        refuse([*problems, *unused(self, no_effect)])
+        elif self.split:
+            no_effect["held_out"] = "data.split is given"
+        made = {name: f"data.split makes a {name} part of data.train" for name in ("valid", "test") if self.makes(name)}
+        refuse([*problems, *self._split_problems(), *unused(self, no_effect | made)])
         return self
+
+    def _split_problems(self) -> list[Problem]:
+        if self.split is None:
+            return []
+        problems = [Problem("split", sentence) for sentence in fraction_problems(self.split)]
+        if self.folder and any(map(self.makes, PARTS)):
+            problems.append(Problem("split", 'given with data.folder, expected data.file or data.train: { file = "…" }'))
+        if self.train is not None and len(self.train) > 1 and any(map(self.makes, PARTS)):
+            problems.append(Problem("split", f"given with {len(self.train)} files in data.train, expected one"))
+        if self.file and not self.train and not self.makes("valid") and not problems:
+            sentence = f"given {list(self.split)}, which leaves nothing to validate on; expected a second fraction > 0"
+            problems.append(Problem("split", sentence))
+        return problems
+
+    def makes(self, split: str) -> bool:
+        """Whether `data.split` makes this part, and others."""
+        return makes_part(self.split, split)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -152,30 +184,35 @@ class TextConfig(Config):
 
 
 class Passage(NamedTuple):
-    """A file, or a range of its lines."""
+    """A file, a range of its lines, or a part of it."""
 
     path: Path
     column: int | str | None = None  # a number in a tab-separated file, a name in a table
     part: tuple[float, float] = (0.0, 1.0)  # range of its characters, as fractions; a line belongs to where it starts
     header: bool | None = None
+    split: SplitPart | None = None  # of data.split; None: all of it
 
 
 def passages(data: TextConfig, split: str) -> list[Passage]:
     """Return the files of a split; empty if there is no such split."""
+    if data.split is not None and data.makes(split):
+        whole = data.train or (TextFile(file=data.file),)
+        return [passage_of(file, "train")._replace(split=SplitPart(split, data.split)) for file in whole]
+    if data.file is not None and data.split is not None:
+        return []
     if data.file is not None:
         parts = {"train": (0.0, 1 - data.held_out), "valid": (1 - data.held_out, 1.0)}
         return [Passage(find_path(data.file), None, parts[split])] if split in parts else []
     if data.folder is not None:
         path = find_split(find_folder(data.folder), split)
         return [] if path is None else [Passage(path)]
-    return [
-        Passage(
-            find_path(file.file) if file.file is not None else find_table(file.parquet, file.dataset, file.split, split),
-            file.column,
-            header=file.header,
-        )
-        for file in getattr(data, split) or ()
-    ]
+    return [passage_of(file, split) for file in getattr(data, split) or ()]
+
+
+def passage_of(file: TextFile, split: str) -> Passage:
+    """All of a file; split: of a dataset, by default."""
+    path = find_path(file.file) if file.file is not None else find_table(file.parquet, file.dataset, file.split, split)
+    return Passage(path, file.column, header=file.header)
 
 
 def find_split(folder: Path, split: str) -> Path | None:
@@ -203,6 +240,8 @@ def check_passage(split: str, passage: Passage) -> CorpusCheck:
         else:
             unusable.add(line)
     if not lines + unusable.total:
+        if passage.split is not None:
+            raise DataError(passage.split.empty(str(passage.path), "line"), hint="use a larger fraction, or more text")
         raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
     return CorpusCheck(
         split=split,
@@ -213,7 +252,7 @@ def check_passage(split: str, passage: Passage) -> CorpusCheck:
         dropped=np.zeros(0, np.int64),
         conversions=() if is_table else unusable.conversions([passage.path]),
         unit="lines",
-        remark=f"{characters:,} characters",
+        remark=f"{characters:,} characters" + ("" if passage.split is None else f", split by {unit_of(passage)}"),
     )
 
 
@@ -223,6 +262,12 @@ def scan_passage(passage: Passage) -> Iterator[str | LineProblem]:
     def length(line: str | LineProblem) -> int:
         return len(line) + 1 if isinstance(line, str) else 1
 
+    if passage.split is not None:
+        blocks = list(read_blocks(passage))
+        texts = ["\n".join(line for line in block if isinstance(line, str)) for block in blocks]
+        for block in select_part(blocks, texts, passage.split):
+            yield from block
+        return
     lines = read_cells(passage)
     begin, end = passage.part
     if (begin, end) == (0.0, 1.0):
@@ -236,10 +281,37 @@ def scan_passage(passage: Passage) -> Iterator[str | LineProblem]:
         position += length(line)
 
 
+def unit_of(passage: Passage) -> str:
+    """What `data.split` assigns to a part as a whole."""
+    if passage.column is not None:
+        return "rows"
+    return "paragraphs" if any(isinstance(line, str) and not line.strip() for line in read_cells(passage)) else "lines"
+
+
+def read_blocks(passage: Passage) -> Iterator[list[str | LineProblem]]:
+    """Yield the lines of each unit of `unit_of`, with the empty lines after it."""
+    if isinstance(passage.column, str):
+        yield from map(list, read_table(passage.path, passage.column))
+        return
+    if unit_of(passage) != "paragraphs":
+        yield from ([line] for line in read_cells(passage))
+        return
+    block: list[str | LineProblem] = []
+    ended = False  # an empty line ended the paragraph
+    for line in read_cells(passage):
+        is_empty = isinstance(line, str) and not line.strip()
+        if ended and not is_empty:
+            yield block
+            block, ended = [], False
+        block.append(line)
+        ended = is_empty and any(not isinstance(one, str) or one.strip() for one in block)
+    yield block
+
+
 def read_cells(passage: Passage) -> Iterator[str | LineProblem]:
     """Yield every line, or one column of it."""
     if isinstance(passage.column, str):
-        yield from read_table(passage.path, passage.column)
+        yield from chain.from_iterable(read_table(passage.path, passage.column))
         return
     for number, raw in enumerate(read_lines(passage.path), start=1):
         text = usable_text(raw, number)
@@ -255,14 +327,14 @@ def read_cells(passage: Passage) -> Iterator[str | LineProblem]:
         yield cell
 
 
-def read_table(path: Path, column: str) -> Iterator[str | LineProblem]:
-    """Yield every line of a column, whose texts may have several."""
+def read_table(path: Path, column: str) -> Iterator[Sequence[str | LineProblem]]:
+    """Yield the lines of each row of a column."""
     for row, (cell,) in enumerate(read_rows(path, [column]), start=1):
         if cell is None:
-            yield LineProblem("blank", row, "source", f"column {column!r} is null; expected a text")
+            yield [LineProblem("blank", row, "source", f"column {column!r} is null; expected a text")]
             continue
         text = usable_text(cell, row)
-        yield from [text] if isinstance(text, LineProblem) else text.split("\n")
+        yield [text] if isinstance(text, LineProblem) else text.split("\n")
 
 
 def select_column(line: str, passage: Passage, number: int) -> str:
@@ -290,7 +362,10 @@ class TextStore(NamedTuple):
 
 def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None = None) -> TextStore:
     """Return the encoded text, from the cache if it is there."""
-    about = [[content_hash(part.path), part.column, part.part, *([True] if part.header else [])] for part in parts]
+    about = []
+    for part in parts:
+        options = [*([True] if part.header else []), *([1, *part.split] if part.split else [])]  # 1: the rule of splitting
+        about.append([content_hash(part.path), part.column, part.part, *options])
     key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "text" / key
     lines = chain.from_iterable(map(read_passage, parts))

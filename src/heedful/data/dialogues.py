@@ -2,6 +2,7 @@
 
     folder = "dialogue-sgd"              with train.txt, valid.txt and test.txt, or .tsv or .jsonl, plain or .gz
     train = { file = "train.jsonl" }     or a file for each split; or split = [0.9, 0.05, 0.05], and train alone
+    builtin = "two-turns-back"           dialogues of a toy (`toys.py`), as many as `counts` says
 
 In .txt and .tsv files the turns of a dialogue are separated by tabs, and two speakers alternate. A line of a .jsonl file is a
 list of turns, or an object with this list in the field `dialogue`; a turn is a string, or an object with the fields `text`
@@ -26,18 +27,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, SmallCount, refuse, unused
-from heedful.data.hash_split import PARTS, fraction_problems
+from heedful.data.fractions import PARTS, fraction_problems
 from heedful.data.json_text import parse_json
 from heedful.data.pairs import MAX_CHARACTERS
 from heedful.data.report import CorpusCheck
 from heedful.data.row_files import RowFile, ScannedFile, SplitConfig, collect_examples, summarize_scan
 from heedful.data.rows import check_strings, find_field, shorten_json
 from heedful.data.sources import ColumnName, find_folder, find_in_folder, find_path, missing_split
+from heedful.data.splits import Counts, builtin_problems, toy_split
+from heedful.data.toys import DIALOGUES, DialogueToy, ToySplit, sample
 from heedful.data.unusable import LineProblem, usable_text
 from heedful.errors import DataError
 from heedful.storage.reading import read_lines
@@ -93,6 +96,10 @@ class DialoguesConfig(SplitConfig):
     """Form of the data: dialogues."""
     folder: PathName | None = None
     """Folder with train, valid and test files: .txt, .tsv or .jsonl, plain or .gz."""
+    builtin: DialogueToy | None = None
+    """Generate the dialogues of this toy."""
+    counts: Counts | None = None
+    """Number of dialogues of each split that are generated."""
     train: DialogueFile | None = None
     """Training file, instead of the folder's."""
     valid: DialogueFile | None = None
@@ -125,17 +132,19 @@ class DialoguesConfig(SplitConfig):
 
     @model_validator(mode="after")
     def _fits_together(self) -> DialoguesConfig:
-        problems = []
-        if self.folder is None:
+        problems = builtin_problems(self)
+        if self.folder is None and self.builtin is None:
             missing = [name for name in ("train", "valid") if getattr(self, name) is None and not self.makes(name)]
-            problems = [Problem(name, "missing; expected a table with a file, or data.folder") for name in missing]
+            sentence = "missing; expected a table with a file, data.folder or data.builtin"
+            problems += [Problem(name, sentence) for name in missing]
         no_effect = {}
         if self.train and (self.valid or self.split):
             no_effect["folder"] = f"data.train and {'data.valid' if self.valid else 'data.split'} are given"
         if self.split is not None:
             problems += [Problem("split", sentence) for sentence in fraction_problems(self.split)]
-            if self.train is None and self.folder is not None:
-                problems.append(Problem("split", 'given with data.folder, expected data.train: { file = "…" }'))
+            if self.train is None and (self.folder or self.builtin):
+                given = "data.folder" if self.folder else "data.builtin"
+                problems.append(Problem("split", f'given with {given}, expected data.train: {{ file = "…" }}'))
             made = [name for name in ("valid", "test") if self.makes(name)]
             no_effect |= {name: f"data.split makes a {name} part of data.train" for name in made}
         refuse([*problems, *unused(self, no_effect)])
@@ -200,8 +209,12 @@ def find_split_file(data: DialoguesConfig, split: str) -> RowFile | None:
     given: DialogueFile | None = getattr(data, "train" if part else split)
     if given is not None:
         return row_file(find_path(given.file), part)
-    if data.folder is None or (split == "test" and data.train is not None):
-        return None  # a folder's test set belongs to other training data
+    if split == "test" and data.train is not None:
+        return None  # the test set of a folder or toy belongs to other training data
+    if (toy := toy_split(data, split)) is not None:
+        return RowFile(Path(str(toy)), "tsv", toy=toy)
+    if data.folder is None:
+        return None
     path = find_in_folder(find_folder(data.folder), split, SUFFIXES)
     if path is None and split != "test":
         raise missing_split(find_folder(data.folder), f"{split}.txt")
@@ -229,8 +242,14 @@ def check_dialogues(data: DialoguesConfig, split: str, file: RowFile) -> CorpusC
 
 def scan_dialogues(data: DialoguesConfig, file: RowFile) -> ScannedFile[Dialogue]:
     """Read a file or its part; DataError with file and line where a line of JSON has not the form of a dialogue."""
-    parsed = (parse_line(data, file, number, raw) for number, raw in enumerate(read_lines(file.path), start=1))
+    lines = read_lines(file.path) if file.toy is None else toy_lines(file.toy)
+    parsed = (parse_line(data, file, number, raw) for number, raw in enumerate(lines, start=1))
     return collect_examples(data, file, parsed, lambda dialogue: "\n".join(turn.text for turn in dialogue.turns))
+
+
+def toy_lines(toy: ToySplit) -> Iterator[bytes]:
+    """The dialogues of a toy, turns separated by tabs."""
+    return ("\t".join(one.turns).encode() for one in sample(DIALOGUES[cast(DialogueToy, toy.name)], toy.split, toy.size))
 
 
 def parse_line(data: DialoguesConfig, file: RowFile, number: int, raw: bytes) -> Dialogue | LineProblem:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from heedful.data.pairs import MAX_RATIO, Pair, pairs
 from heedful.data.prefetch import prefetch
-from heedful.data.sources import CorpusConfig, files_of, title_of
+from heedful.data.sources import CorpusConfig, CorpusPart, files_of, title_of
 from heedful.data.store import PairStore, load_store
 from heedful.errors import DataError, WriteError
 from heedful.storage import folders
@@ -114,13 +114,16 @@ def cache_folder() -> Path:
 
 
 def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: StoreOptions, dropped: NDArray[np.int64]) -> str:
-    about = {
-        "content": [content_hash(path) for path in files_of(corpus)] or builtin_fingerprint(corpus),
+    about: dict[str, Any] = {
+        "content": [content_hash(path) for path in files_of(corpus)]
+        or builtin_fingerprint(is_toy=isinstance(corpus.builtin, str)),
         "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag", "header"})
         | {"tsv": corpus.tsv is not None, "jsonl": corpus.jsonl is not None},
         "builtin": corpus.model_dump(include={"builtin", "split", "count", "seed"}) if corpus.builtin else None,
         "dropped": sha256(np.ascontiguousarray(dropped).tobytes()).hexdigest(),
     }
+    if isinstance(corpus, CorpusPart):
+        about["part"] = [1, *corpus.part]  # the number is that of the rule by which parts are made
     return store_key(about, encoders, options)
 
 
@@ -144,9 +147,8 @@ def content_hash(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def builtin_fingerprint(corpus: CorpusConfig) -> str:
+def builtin_fingerprint(*, is_toy: bool) -> str:
     """Return a hash of the source files that a built-in corpus depends on: of the grammar, or of the toys."""
-    is_toy = isinstance(corpus.builtin, str)
     files = read_package_files("heedful.data" if is_toy else "heedful.data.grammar")
     digest = sha256()
     for name in ["toys.py"] if is_toy else files:

@@ -14,19 +14,18 @@ all texts that have it takes quadratic time. Texts of fewer than 4 words have no
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-PARTS = ("train", "valid", "test")
+from heedful.data.fractions import Fractions, SplitPart
+
 KEY = b"heedful split 1\n"  # another key gives another split
 LENGTH = 4  # words of an n-gram
 SHARED = 0.5  # of the 4-grams of the text that has fewer
@@ -35,24 +34,12 @@ PAIRS = 1 << 24  # counted at a time
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd; of the polynomial hash of a 4-gram
 LAST: dict[bytes, list[str]] = {}  # the leaders of the texts that were split last: a run reads its file several times
 
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Fractions = tuple[Fraction, Fraction, Fraction]
-
 PUNCTUATION = re.compile(r"[^\w\s]")
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # scripts without spaces
 WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 Ids = NDArray[np.int64]
-
-
-def fraction_problems(fractions: Fractions) -> list[str]:
-    """Why these are no fractions of a split, one sentence each."""
-    problems = []
-    if not math.isclose(sum(fractions), 1.0, abs_tol=1e-6):
-        problems.append(f"given {list(fractions)}, whose sum is {sum(fractions):g}; expected three fractions with the sum 1")
-    if not fractions[0]:
-        problems.append(f"given {list(fractions)}, which leaves nothing to train on; expected a first fraction > 0")
-    return problems
+Item = TypeVar("Item")
 
 
 def split_by_hash(texts: Sequence[str], fractions: Fractions) -> list[str]:
@@ -63,6 +50,12 @@ def split_by_hash(texts: Sequence[str], fractions: Fractions) -> list[str]:
         LAST[key] = group_leaders(texts)
     parts = {leader: part_of(leader, fractions) for leader in set(LAST[key])}
     return [parts[leader] for leader in LAST[key]]
+
+
+def select_part(items: Sequence[Item], texts: Sequence[str], part: SplitPart) -> list[Item]:
+    """The items of a part; texts: the text of each item, by which it is assigned."""
+    parts = split_by_hash(texts, part.fractions)
+    return [item for item, name in zip(items, parts, strict=True) if name == part.name]
 
 
 def part_of(words: str, fractions: Fractions) -> str:

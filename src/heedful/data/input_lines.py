@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
+from typing import TypeVar
 
 from heedful.data.sources import find_path
 from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.storage.reading import decode_line, read_lines
 
+Given = TypeVar("Given")  # an input
+Checked = TypeVar("Checked")  # and what is made of it
 CHUNK_TIMEOUT = 0.01  # seconds to wait for another line before a chunk is processed
 MAX_CHARACTERS = 10**6  # of one input text: tokenizing needs hundreds of bytes for each
 CHUNK_LINES = 2048  # lines that are processed together
@@ -75,6 +78,25 @@ def chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
         raise
     if chunk:
         yield chunk
+
+
+def checked_chunks(
+    chunks: Iterable[Sequence[Given]], check: Callable[[Given, int], Checked]
+) -> Iterator[tuple[int, list[Checked]]]:
+    """Yield for each chunk of inputs the number of the first one, from 1, and the inputs as `check` returns them, given an
+    input and its number. Before the error of an invalid input is raised, the inputs of its chunk before it are yielded."""
+    first = 1
+    for chunk in chunks:
+        checked: list[Checked] = []
+        try:
+            for number, given in enumerate(chunk, start=first):
+                checked.append(check(given, number))
+        except HeedfulError:
+            if checked:
+                yield first, checked
+            raise
+        yield first, checked
+        first += len(chunk)
 
 
 def read_available(lines: Iterable[str], most: int) -> Iterator[list[str]]:

@@ -39,7 +39,8 @@ from heedful.config.base import (
     refuse,
     unused,
 )
-from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
+from heedful.data.fractions import Fractions, SplitPart, fraction_problems, makes_part
+from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
 from heedful.data.rows import READERS, Format, Row, format_of, shorten_json
 from heedful.data.sources import ColumnName, find_folder, find_in_folder, find_path, find_table, missing_split
@@ -179,7 +180,7 @@ class LabeledConfig(Config):
 
     def makes(self, split: str) -> bool:
         """Whether `data.split` makes this part, and others."""
-        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
+        return makes_part(self.split, split)
 
     @property
     def length_multiple(self) -> int:
@@ -268,7 +269,7 @@ def check_examples(
         findings, skipped = (), 0
     if file.part is not None and not lines:
         raise DataError(
-            f"{file.path} has no example for {file.part} with data.split = {list(data.split or ())}; expected at least one",
+            SplitPart(file.part, data.split or (1.0, 0.0, 0.0)).empty(str(file.path), "example"),
             hint="use a larger fraction, or more examples",
         )
     counts = Counter(label for _, example in lines for label in example.labels)
@@ -304,16 +305,16 @@ def scan_examples(
     if labels is not None:
         refuse_unknown_label(file, lines, labels)
     if file.part is not None and data.split is not None:
-        parts = split_by_hash(["\n".join(example.texts) for _, example in lines], data.split)
-        lines = [line for line, part in zip(lines, parts, strict=True) if part == file.part]
+        texts = ["\n".join(example.texts) for _, example in lines]
+        lines = select_part(lines, texts, SplitPart(file.part, data.split))
     return ExamplesFile(lines, unusable)
 
 
 def read_labeled_rows(data: LabeledConfig, file: LabeledFile) -> Iterator[Row]:
     """The rows of a file, table or toy: the value of the label, then the texts."""
     if isinstance(file.path, ToySplit):
-        name, split, count = file.path
-        yield from enumerate(map(list, sample(LABELED[cast(LabeledToy, name)], split, count)), start=1)
+        name, split, size = file.path
+        yield from enumerate(map(list, sample(LABELED[cast(LabeledToy, name)], split, size)), start=1)
         return
     if file.kind != "table":
         yield from READERS[file.kind](file.path, (data.label, *data.texts))

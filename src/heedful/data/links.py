@@ -76,7 +76,7 @@ class AlignedCorpus(NamedTuple):
 def open_links(aligned: AlignedCorpus, encoders: tuple[WordTokenizer, WordTokenizer], cache: Path | None = None) -> Links:
     """Return the links of a store's pairs, from the cache, or built from the alignment file or by the built-in corpus."""
     path = alignment_file(aligned.corpus)
-    content = builtin_fingerprint(aligned.corpus) if path is None else content_hash(path)
+    content = builtin_fingerprint(is_toy=isinstance(aligned.corpus.builtin, str)) if path is None else content_hash(path)
     key = sha256(f"{FORMAT} {aligned.store.folder.name} {content}".encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "links" / key
     return find_or_build(folder, load_links, lambda partial: write_links(partial, aligned, encoders))

@@ -8,6 +8,9 @@ A line with one of these problems is counted and skipped; with `data.strict` it 
     long     a side has more than half a million characters, which no model can use and which exhausts memory in tokenizing
     ratio    one side has more than `max_ratio` times the characters of the other, sides below 5 counting as 5
 
+Of a corpus that `data.split` splits, the pairs of a part are yielded, with near-duplicate sources in the same part
+(`hash_split.py`); lines with a problem belong to train.
+
 Too many such lines are an error: see `unusable.py`. Texts are not changed otherwise; leading and trailing white space stays.
 """
 
@@ -16,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from heedful.data.sources import CorpusConfig, RawPair, place_of, raw_pairs
+from heedful.data.fractions import SplitPart
+from heedful.data.sources import CorpusConfig, CorpusPart, RawPair, place_of, raw_pairs
 from heedful.data.unusable import LineProblem, Side, usable_text
 from heedful.errors import DataError
 
@@ -52,7 +56,24 @@ def check_pair(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | LineProblem
 
 
 def check_pairs(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO, strict: bool = False) -> Iterator[Pair | LineProblem]:
-    """Yield every line of the corpus, as a pair with its tag or as a problem; if strict, raise the first problem."""
+    """Yield every line of the corpus, or of its part, as a pair with its tag or as a problem; if strict, raise the first
+    problem."""
+    results = check_every_pair(corpus, max_ratio, strict)
+    return select_pairs(list(results), corpus.part) if isinstance(corpus, CorpusPart) else results
+
+
+def select_pairs(results: list[Pair | LineProblem], part: SplitPart) -> Iterator[Pair | LineProblem]:
+    """The lines of a part, in order."""
+    from heedful.data.hash_split import select_part  # numpy, which configs load without
+
+    usable = [result for result in results if isinstance(result, Pair)]
+    chosen = {pair.line for pair in select_part(usable, [pair.source for pair in usable], part)}
+    for result in results:
+        if result.line in chosen if isinstance(result, Pair) else part.name == "train":
+            yield result
+
+
+def check_every_pair(corpus: CorpusConfig, max_ratio: float, strict: bool) -> Iterator[Pair | LineProblem]:
     prefix = f"{corpus.tag} " if corpus.tag else ""
     for raw in raw_pairs(corpus):
         result = check_pair(raw, max_ratio)

@@ -18,10 +18,12 @@ import numpy as np
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount, refuse, unused
-from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
+from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
+from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
 from heedful.data.rows import READERS, Columns, Format, format_of
 from heedful.data.sources import find_path
+from heedful.data.toys import ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines
 from heedful.errors import DataError
 
@@ -66,7 +68,7 @@ class SplitConfig(Config):
 
     def makes(self, split: str) -> bool:
         """Whether `data.split` makes this part, and others."""
-        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
+        return makes_part(self.split, split)
 
     @property
     def length_multiple(self) -> int:
@@ -120,6 +122,7 @@ class RowFile(NamedTuple):
     path: Path
     kind: Format
     part: str | None = None  # of data.split; None: all of it
+    toy: ToySplit | None = None  # generated instead of read; then the path is only a name
 
 
 def find_split_file(data: RowFilesConfig, split: str) -> RowFile | None:
@@ -167,8 +170,7 @@ def collect_examples(
         else:
             examples.append(one)
     if file.part is not None and data.split is not None:
-        parts = split_by_hash([key(example) for example in examples], data.split)
-        examples = [example for example, part in zip(examples, parts, strict=True) if part == file.part]
+        examples = select_part(examples, [key(example) for example in examples], SplitPart(file.part, data.split))
     return ScannedFile(examples, unusable)
 
 
@@ -185,8 +187,7 @@ def summarize_scan(
     reported = file.part in (None, "train")
     if file.part is not None and not examples:
         raise DataError(
-            f"{file.path} has no {unit.removesuffix('s')} for {file.part} with data.split = {list(data.split or ())}; "
-            "expected at least one",
+            SplitPart(file.part, data.split or (1.0, 0.0, 0.0)).empty(str(file.path), unit.removesuffix("s")),
             hint=f"use a larger fraction, or more {unit}",
         )
     return CorpusCheck(

@@ -28,6 +28,7 @@ from pydantic import Field, model_validator
 
 from heedful.config.base import Config, PathName, Seed, Size
 from heedful.data.catalog import CATALOG
+from heedful.data.fractions import SplitPart
 from heedful.data.json_text import parse_json
 from heedful.data.rows import find_field, shorten_json
 from heedful.data.tables import dataset_splits, read_rows, split_path
@@ -148,6 +149,13 @@ class CorpusConfig(Config):
             if sides and sides[0] == sides[1]:
                 raise ValueError(f"{option} is {list(sides)!r}; expected different values for source and target")
         return self
+
+
+class CorpusPart(CorpusConfig):
+    """The part of a corpus that `data.split` makes."""
+
+    part: SplitPart
+    """Its name and the fractions of all parts."""
 
 
 class RawPair(NamedTuple):

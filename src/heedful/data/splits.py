@@ -6,6 +6,9 @@
                                     [data.valid]                    [[data.train]]
     (or: builtin = true, "copy")    …                               tsv = "b.tsv"
 
+With `split = [0.9, 0.05, 0.05]` only train is given, one corpus, and split into train, valid and test (`hash_split.py`):
+near-duplicate sources stay together.
+
 The short form on the left applies to the splits without a table of their own. The config keeps the form that was given;
 `splits_of` resolves it to corpora.
 """
@@ -20,8 +23,9 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount
 from heedful.config.bounds import MAX_NUMBER
+from heedful.data.fractions import Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.pairs import MAX_RATIO
-from heedful.data.sources import ALIASES, CorpusConfig, PairCount, find_folder, find_path, splits_in
+from heedful.data.sources import ALIASES, CorpusConfig, CorpusPart, PairCount, find_folder, find_path, splits_in
 from heedful.data.tables import dataset_splits, text_columns
 from heedful.data.toys import PairToy, ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, Share
@@ -67,6 +71,8 @@ class DataConfig(Config):
     """Validation corpora."""
     test: Corpora | None = None
     """Test corpora."""
+    split: Fractions | None = None
+    """Split `train` into train, valid and test: three fractions; near-duplicate sources stay together. Default: no split."""
     folder: PathName | None = None
     """Folder of <split>.<language> files, plain or .gz."""
     languages: tuple[str, str] | None = None
@@ -118,15 +124,40 @@ class DataConfig(Config):
         if self.counts and not self.builtin:
             problems.append("counts would have no effect without builtin")
         if not self.folder and not self.builtin:
-            missing = [split for split in ("train", "valid") if getattr(self, split) is None]
+            missing = [split for split in ("train", "valid") if getattr(self, split) is None and not self.makes(split)]
             if missing:
                 problems.append(f"{' and '.join(missing)} missing; expected a table of files, or folder, or builtin")
         for split in ("valid", "test"):
             if any(corpus.weight != 1.0 for corpus in getattr(self, split) or ()):
                 problems.append(f"{split}: weight would have no effect; only train is weighted")
+        problems += self.split_problems()
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def split_problems(self) -> list[str]:
+        """Problems of `split`."""
+        if self.split is None:
+            return []
+        problems = [f"split: {sentence}" for sentence in fraction_problems(self.split)]
+        if not any(map(self.makes, SPLITS)):
+            return problems  # all of it is for training
+        given = "folder" if self.folder else "builtin" if self.builtin else None
+        if given:
+            problems.append(f'split: given with data.{given}, expected data.train: {{ tsv = "…" }}')
+        if self.train is not None and len(self.train) > 1:
+            problems.append(f"split: given with {len(self.train)} corpora in data.train, expected one")
+        for corpus in self.train or ():
+            if corpus.form in ("folder", "builtin"):
+                problems.append(f"split: given with train.{corpus.form}, which has splits of its own; expected a file")
+            if corpus.alignment:
+                problems.append("split: cannot be combined with train.alignment, whose line n belongs to line n of the corpus")
+        made = [name for name in ("valid", "test") if self.makes(name) and getattr(self, name) is not None]
+        return [*problems, *(f"{name} would have no effect: data.split makes a {name} part of data.train" for name in made)]
+
+    def makes(self, split: str) -> bool:
+        """Whether `data.split` makes this part, and others."""
+        return makes_part(self.split, split)
 
 
 class BuiltinOptions(Protocol):
@@ -168,6 +199,9 @@ def splits_of(data: DataConfig) -> Splits:
 
 
 def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
+    if data.split is not None and data.makes(split):
+        (corpus,) = (set_split(one, "train") for one in data.train or ())
+        return (CorpusPart(**corpus.model_dump(exclude_unset=True), part=SplitPart(split, data.split)),)
     given: tuple[CorpusConfig, ...] | None = getattr(data, split)
     if given is not None:
         return tuple(set_split(corpus, split) for corpus in given)

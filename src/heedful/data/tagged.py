@@ -28,7 +28,8 @@ from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data import conllu
-from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
+from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
+from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
 from heedful.data.sources import ALIASES, find_folder, find_in_folder, find_path, missing_split
 from heedful.data.splits import Counts, builtin_problems, toy_split
@@ -135,7 +136,7 @@ class TaggedConfig(Config):
 
     def makes(self, split: str) -> bool:
         """Whether `data.split` makes this part, and others."""
-        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
+        return makes_part(self.split, split)
 
     @property
     def length_multiple(self) -> int:
@@ -221,8 +222,8 @@ def scan_sentences(data: TaggedConfig, source: TaggedSource) -> TaggedSentences:
             if sentence.words:
                 sentences.append(sentence)
     if source.part is not None and data.split is not None:
-        parts = split_by_hash([" ".join(sentence.words) for sentence in sentences], data.split)
-        sentences = [sentence for sentence, part in zip(sentences, parts, strict=True) if part == source.part]
+        texts = [" ".join(sentence.words) for sentence in sentences]
+        sentences = select_part(sentences, texts, SplitPart(source.part, data.split))
     return TaggedSentences(sentences, unusable, lines)
 
 
@@ -231,7 +232,7 @@ def toy_sentences(data: TaggedConfig, toy: ToySplit) -> Iterator[TaggedSentence]
     draw: Draw[TaggedWords] = TAGGED[cast(TaggedToy, toy.name)]
     if data.distance is not None:
         draw = partial(echo, distance=data.distance)
-    for number, (words, labels) in enumerate(sample(draw, toy.split, toy.count), start=1):
+    for number, (words, labels) in enumerate(sample(draw, toy.split, toy.size), start=1):
         yield TaggedSentence(number, words, labels, [number] * len(words))
 
 
@@ -323,7 +324,7 @@ def check_sentences(data: TaggedConfig, split: str, source: TaggedSource, check:
     check(path, sentences)
     if part is not None and not sentences:
         raise DataError(
-            f"{path} has no sentence for {part} with data.split = {list(data.split or ())}; expected at least one",
+            SplitPart(part, data.split or (1.0, 0.0, 0.0)).empty(str(path), "sentence"),
             hint="use a larger fraction, or more sentences",
         )
     if part is not None:

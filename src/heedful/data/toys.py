@@ -34,12 +34,8 @@ MAX_MISSES = 100_000  # consecutive draws without an example of the split
 
 POSITIVE = ("good", "great", "lovely", "superb")
 NEGATIVE = ("terrible", "bad", "awful", "dull")
-WORDS = (
-    "actor bridge camera city corner door evening film garden hotel house kitchen lake letter market morning music night novel "
-    "paper park people picture road room school scene singer station story street summer table theater town train village"
-)
-NEUTRAL = tuple(WORDS.split())
-NOT = "not"
+NOT, PERHAPS = "not", "perhaps"
+MEANINGLESS = 500  # words
 
 TOPICS: dict[str, tuple[str, ...]] = {
     "sport": ("goal", "match", "coach"),
@@ -112,7 +108,7 @@ class ToySplit(NamedTuple):
 
     name: str
     split: str
-    count: int
+    size: int  # examples
 
     def __str__(self) -> str:
         return f"built-in {self.name} {self.split}"
@@ -210,24 +206,26 @@ def many_to_one(draw: random.Random, words: int = 12) -> Pair:
     return make_pair(source, order, lambda word: f"{word[0].upper()}{shuffled(words)[int(word[1:])]}")
 
 
-def negation(draw: random.Random, lengths: Sequence[int] = range(5, 12), negated: float = 0.3) -> LabeledText:
-    """Neutral words, one adjective and one "not", which negates the word on its right: in some of the texts the adjective. So
-    the words alone predict the label of 1 - negated of the texts at best."""
-    positive = draw.random() < 0.5
-    words = [draw.choice(NEUTRAL) for _ in range(draw.choice(lengths))]
-    adjective = draw.randrange(len(words))
-    words[adjective] = draw.choice(POSITIVE if positive else NEGATIVE)
-    flips = draw.random() < negated
-    at = adjective if flips else draw.choice([place for place in range(len(words)) if place != adjective])
-    return LabeledText("positive" if positive != flips else "negative", " ".join([*words[:at], NOT, *words[at:]]))
+def negation(draw: random.Random, lengths: Sequence[int] = range(3, 9)) -> LabeledText:
+    """Words without meaning and one adjective; before each word is "not", "perhaps" or neither, and what counts is the word
+    before the adjective: "not" negates it, and "perhaps" makes the label "open", so that a model has to tell both from other
+    words. The words alone predict at most the label of the texts with a plain adjective."""
+    words = [f"w{draw.randrange(MEANINGLESS)}" for _ in range(draw.choice(lengths))]
+    at, positive = draw.randrange(len(words)), draw.random() < 0.5
+    words[at] = draw.choice(POSITIVE if positive else NEGATIVE)
+    before = draw.choices(("", NOT, PERHAPS), (60, 25, 15), k=len(words))
+    label = "open" if before[at] == PERHAPS else "positive" if positive != (before[at] == NOT) else "negative"
+    return LabeledText(label, " ".join(word for both in zip(before, words, strict=True) for word in both if word))
 
 
 def key_document(draw: random.Random, sentences: int = 5, lengths: Sequence[int] = range(4, 9)) -> LabeledText:
-    """Sentences of words without meaning, and one word that determines the label."""
-    label = draw.choice(list(TOPICS))
+    """Sentences of words without meaning, and one word that determines the label; without such a word it is "other", so that
+    a model has to find the words of every label."""
+    label = draw.choice([*TOPICS, "other"])
     document = [[draw.choice(FILLERS) for _ in range(draw.choice(lengths))] for _ in range(sentences)]
     chosen = draw.choice(document)
-    chosen[draw.randrange(1, len(chosen))] = draw.choice(TOPICS[label])
+    if label in TOPICS:
+        chosen[draw.randrange(1, len(chosen))] = draw.choice(TOPICS[label])
     return LabeledText(label, " ".join(f"{' '.join(words).capitalize()} ." for words in document))
 
 
@@ -273,8 +271,8 @@ SUMMARIES = {
     "dictionary": "word by word, and an adjective is swapped with the word on its right",
     "names": "as dictionary, with a name outside the vocabulary, which is copied",
     "many-to-one": "free word order in the source, one word order in the target",
-    "negation": 'whether an adjective is positive, with "not" before it or before another word',
-    "key-document": "one word of a document of five sentences determines the label",
+    "negation": 'whether an adjective is positive, with "not", "perhaps" or neither before it',
+    "key-document": "one word of a document of five sentences determines the label; without one it is other",
     "tag-by-context": "the label of a word is the class of the word before it",
     "echo": "the label of a word is the word 10 positions before it, or data.distance",
     "two-turns-back": "a question about a fact of one or two turns before",

@@ -11,10 +11,10 @@ a linear map takes the place of the embedding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSize, refuse, unused
@@ -28,7 +28,7 @@ from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
 from heedful.nn.positions import POSITIONS, PositionSize
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
 
-Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
+Kinds = tuple[KindName, ...]
 BYTES = 257  # padding, and every byte + 1
 BYTE_DIM = 32  # size of the embedding of a byte
 UNUSED_REASONS = {  # why an option has no effect
@@ -46,7 +46,7 @@ class EncoderConfig(FamilyConfig):
     dim: Size = 256
     """Size of embeddings and hidden states."""
     layers: Kinds = ("lstm", "lstm")
-    """The kind of each layer, lowest first."""
+    """The kind of each layer, lowest first; none: a bag of words, whose states are the embeddings."""
     heads: SmallCount = 4
     """Attention heads."""
     window: Size = 128
@@ -136,6 +136,7 @@ class FeatureMap(nn.Module):
     def __init__(self, features: int, dim: int) -> None:
         super().__init__()
         self.map = linear(features, dim)
+        self.standardized = HookPoint()  # (rows, time, features)
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("deviation", torch.ones(features))
 
@@ -147,7 +148,7 @@ class FeatureMap(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(rows, time, features) -> (rows, time, dim)."""
-        return self.map((vectors - self.mean) / self.deviation)
+        return self.map(self.standardized((vectors - self.mean) / self.deviation))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -192,6 +193,9 @@ class Encoder(EncoderModel):
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         return {} if self.features is not None else super().embeddings()
+
+    def input_vectors(self) -> list[nn.Module]:
+        return super().input_vectors() if self.features is None else [self.features.standardized]
 
     def attentions(self) -> list[AttentionLayer]:
         modules = [(at, layer.mix.attention()) for at, layer in enumerate(self.layers)]

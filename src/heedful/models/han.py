@@ -59,6 +59,10 @@ class HanConfig(FamilyConfig):
         return self
 
     @property
+    def reads_spelling(self) -> bool:
+        return self.characters
+
+    @property
     def sentence_grid(self) -> SentenceGrid:
         return SentenceGrid(self.max_sentences, self.max_words)
 

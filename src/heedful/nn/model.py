@@ -108,6 +108,10 @@ class Model(nn.Module):
         """The embedding of each side's tokens; a shared one is listed for both."""
         return {}
 
+    def input_vectors(self) -> list[nn.Module]:
+        """The modules whose outputs are the vectors of the input tokens, each once; by default the embeddings."""
+        return list(dict.fromkeys(self.embeddings().values()))
+
     def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
         """Hidden states of a whole text: target_in (rows, time) -> (rows, time, dim); source None: the model has no source."""
         raise NotImplementedError
@@ -235,6 +239,9 @@ class ModelWithHead(Model):
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         return self.body.embeddings()
+
+    def input_vectors(self) -> list[nn.Module]:
+        return self.body.input_vectors()
 
     def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
         return self.body.forced(source, source_mask, target_in)

@@ -91,7 +91,8 @@ def set_compile_cache_limit(limit: int) -> None:
 
 def compile_error() -> type[Exception]:
     """Return the class of errors that torch.compile raises. Without it: RuntimeError. Imports the compiler."""
-    return torch._dynamo.exc.TorchDynamoException
+    error: type[Exception] = torch._dynamo.exc.TorchDynamoException
+    return error
 
 
 def divide_all(tensors: list[Tensor], divisor: float) -> None:

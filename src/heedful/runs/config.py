@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     AnyTask = TaskConfig
 else:
     DEFINITIONS = [find_task(name) for name in TASKS]
-    DATA = tuple(dict.fromkeys(definition.data_config for definition in DEFINITIONS))  # tasks may share a form
+    FORMS = [form for definition in DEFINITIONS for form in (definition.data_config, *definition.other_data)]
+    DATA = tuple(dict.fromkeys(FORMS))  # tasks may share a form
     Data = Annotated[Union[DATA], Field(discriminator="form"), Untagged("form", "pairs")]  # noqa: UP007
     CONFIGS = tuple(definition.config for definition in DEFINITIONS)
     AnyTask = Annotated[Union[CONFIGS], Field(discriminator="name"), Untagged("name", "translation")]  # noqa: UP007
@@ -52,10 +53,11 @@ class Run(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Run:
-        expected = find_task(self.task.name).data_config
+        definition = find_task(self.task.name)
+        expected = (definition.data_config, *definition.other_data)
         if not isinstance(self.data, expected):
-            form = get_args(expected.model_fields["form"].annotation)[0]
-            refuse([Problem("data.form", f"given {self.data.form!r}, but task {self.task.name!r} reads {form!r}")])
+            forms = " or ".join(repr(get_args(form.model_fields["form"].annotation)[0]) for form in expected)
+            refuse([Problem("data.form", f"given {self.data.form!r}, but task {self.task.name!r} reads {forms}")])
         source, target = self.data.sides
         fits = self.model.problems_with(shared=self.tokenizer.shared, source=source, target=target)
         problems = [describe_default(self.model, problem)._replace(path=f"model.{problem.path}") for problem in fits]

@@ -197,6 +197,7 @@ def train_locked(
     with closing(progress.trackers):
         done = run_training(trainer, progress, stop)
     trainer.folder.check()
+    find_task(config.task.name).finish(config, folder)
     replace_text(folder / "README.md", model_card(config, folder, trainer))
     return done
 

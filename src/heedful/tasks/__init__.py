@@ -27,6 +27,8 @@ TASKS = {
     "embedding": "heedful.tasks.embedding",
     "span": "heedful.tasks.span",
     "chat": "heedful.tasks.chat",
+    "retrieval": "heedful.tasks.retrieval",
+    "skip_thought": "heedful.tasks.skip_thought",
 }
 
 

@@ -130,6 +130,9 @@ def resolve_nothing(run: RunConfig) -> Mapping[str, object]:
     return {}
 
 
+def finish_nothing(run: RunConfig, folder: Path) -> None: ...
+
+
 class Starter(NamedTuple):
     """What `heed new` writes: a recipe and example data in the right format, to be replaced by the user's own."""
 
@@ -149,3 +152,5 @@ class TaskDefinition(NamedTuple):
     format_examples: Callable[[Iterable[Any]], ExampleFile]  # of Python objects, for `heedful.train(…, train=[…])`
     starter: Starter  # for `heed new`
     resolve: Callable[[RunConfig], Mapping[str, object]] = resolve_nothing  # options that are "auto" -> values, from the data
+    other_data: tuple[type[Config], ...] = ()  # further forms of [data]
+    finish: Callable[[RunConfig, Path], None] = finish_nothing  # called with the run folder when training is finished

@@ -67,25 +67,28 @@ def pad_length(longest: int, multiple: int, limit: int) -> int:
     return max(longest, min(-(-longest // multiple) * multiple, limit))
 
 
-def fill_up(batch: Batch, budget: int, length: int, source: Specials, target: Specials) -> Batch:
-    """Pad both sides to the same length, and the rows to the number that the token budget allows.
+def fill_up(batch: Batch, budget: int, lengths: tuple[int, int], source: Specials, target: Specials) -> Batch:
+    """Pad both sides to the given lengths, and the rows to the number that the token budget allows.
 
     With few shapes, compiled or captured steps are reused. Added rows hold an end token as source and no target."""
-    rows = max(budget // length, batch.source.shape[0])
+    source_length, target_length = lengths
+    rows = max(budget // max(lengths), batch.source.shape[0])
 
-    def grow(tensor: Tensor, value: int | bool) -> Tensor:
+    def grow(tensor: Tensor, length: int, value: int | bool) -> Tensor:
         missing = (0, length - tensor.shape[1], 0, rows - tensor.shape[0])
         return torch.nn.functional.pad(tensor, missing, value=value)
 
     mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
-    mask = grow(mask, False)
+    mask = grow(mask, source_length, False)
     mask[len(batch.source) :, 0] = True  # a row needs at least one token to attend to
-    filled = grow(batch.source, source.pad)
+    filled = grow(batch.source, source_length, source.pad)
     filled[len(batch.source) :, 0] = source.end
+    target_in, target_out = (grow(tensor, target_length, target.pad) for tensor in (batch.target_in, batch.target_out))
     gold = batch.gold
-    if gold is not None:
-        gold = torch.nn.functional.pad(gold, (0, length - gold.shape[2], 0, length - gold.shape[1], 0, rows - len(gold)))
-    return Batch(filled, mask, grow(batch.target_in, target.pad), grow(batch.target_out, target.pad), batch.tokens, gold)
+    if gold is not None:  # (rows, target time, source time)
+        added = (0, source_length - gold.shape[2], 0, target_length - gold.shape[1], 0, rows - len(gold))
+        gold = torch.nn.functional.pad(gold, added)
+    return Batch(filled, mask, target_in, target_out, batch.tokens, gold)
 
 
 def split_batch(batch: Batch, parts: int, padding: int) -> list[Batch]:

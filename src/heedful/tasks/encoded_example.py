@@ -5,6 +5,8 @@
     language         none        </s> text                text </s>, each by the step before it
     classification   none        <s> text extract         the label, by the last step
     encoders         none        <s> text </s>            the label of the text or of each word, or the tokens of masks
+    several labels   none        as above                 for each label whether the text has it: no or yes
+    numeric          none        frames                   the label of each frame, a vector of numbers
 
 A predictor makes it (`Predictor.encode_example`), so no analysis asks for the task. An analysis runs its pass and computes the
 logits of its outputs:
@@ -55,19 +57,19 @@ class EncodedExample:
 
     source: Tokens | None  # None: the model has no source
     target: Tokens
-    start: str  # spelling of the token before the target
-    end: str  # spelling of the token after it
+    start: str | None  # spelling of the token before the target; None: it has none
+    end: str | None  # spelling of the token after it
     source_ids: Tensor  # (1, source time); (1, 0): no source
-    target_in: Tensor  # (1, target time)
+    target_in: Tensor  # (1, target time), of numeric data (1, target time, features)
     outputs: Outputs
     reads_end: bool = False  # the token after the target is an input, as of an encoder, or the extract token of a classifier
-    has_labels: bool = False  # the outputs are labels, not tokens
+    label: str | None = None  # the outputs as text where they are labels; None: they are tokens
     more: Mapping[str, Tensor] = field(default_factory=dict)  # further inputs of `EncoderModel.encode` by name, (1, …)
 
     @property
     def source_tokens(self) -> list[str]:
         """The source with its end token."""
-        return [] if self.source is None else [*self.spell(self.source), self.end]
+        return [] if self.source is None else mark(None, self.spell(self.source), self.end)
 
     @property
     def target_tokens(self) -> list[str]:
@@ -76,12 +78,12 @@ class EncodedExample:
     @property
     def inputs(self) -> list[str]:
         """The tokens of target_in."""
-        return [self.start, *self.target_tokens, *([self.end] if self.reads_end else [])]
+        return mark(self.start, self.target_tokens, self.end if self.reads_end else None)
 
     @property
     def queries(self) -> list[str]:
         """A label for each step over the target: the token that it predicts; of a classifier, the token that it consumes."""
-        return self.inputs if self.reads_end else [*self.target_tokens, self.end]
+        return self.inputs if self.reads_end else mark(None, self.target_tokens, self.end)
 
     @property
     def output_tokens(self) -> list[str]:
@@ -107,6 +109,11 @@ class EncodedExample:
         """Hidden states of the pass (rows, target time, dim) -> log p of the given outputs (rows, outputs)."""
         logs = self.logits(model, hidden).float().log_softmax(-1)
         return logs.gather(-1, self.outputs.ids.expand(len(logs), -1)[..., None])[..., 0]
+
+
+def mark(start: str | None, tokens: Sequence[str], end: str | None) -> list[str]:
+    """The tokens with the start and the end token, where there are any."""
+    return [token for token in (start, *tokens, end) if token is not None]
 
 
 class Decoded(NamedTuple):

@@ -38,6 +38,7 @@ class EncodedSample(NamedTuple):
     source: Pieces | None  # None: the model has no source
     target: Pieces
     alignment: Alignment | None = None
+    before: int = 1  # special tokens before the target
 
     @property
     def source_length(self) -> int:

@@ -85,9 +85,13 @@ class PairsTask:
             batch = add_gold_alignment(batch, self.corpora.links, indices)
         if self.data.length_multiple == 1:
             return batch
-        longest = max(batch.source.shape[1], batch.target_in.shape[1])
-        length = pad_length(longest, self.data.length_multiple, max(self.data.sides))
-        return fill_up(batch, self.data.batch_tokens, length, source.specials, target.specials)
+        lengths = self.padded_lengths(batch.source.shape[1], batch.target_in.shape[1])
+        return fill_up(batch, self.data.batch_tokens, lengths, source.specials, target.specials)
+
+    def padded_lengths(self, source: int, target: int) -> tuple[int, int]:
+        """The lengths that a batch of these lengths is padded to: the same on both sides, so that few shapes occur."""
+        length = pad_length(max(source, target), self.data.length_multiple, max(self.data.sides))
+        return length, length
 
     def count(self, batch: Batch) -> int:
         return batch.tokens

@@ -228,7 +228,10 @@ class Predictor:
         return self.system.target_tokenizer
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of an input text that are not in the vocabulary."""
+        """The words of an input text that are not in the vocabulary; none of a model that also reads the spelling of words, or
+        numbers."""
+        if self.run.model.reads_spelling or self.run.model.numeric_inputs:
+            return []
         return self.input_tokenizer.unknown_words(text)
 
     @classmethod
@@ -332,11 +335,12 @@ def note_unknown(lines: Iterable[str], tokenizer: Tokenizer, unknown: dict[str, 
 def note_unknown_in_chunks(
     chunks: Iterable[Sequence[str]], tokenizer: Tokenizer, unknown: dict[str, int]
 ) -> Iterator[list[str]]:
-    """`note_unknown` for lines in chunks."""
+    """`note_unknown` for lines in chunks, which are encoded together."""
     first = 1
     for chunk in chunks:
-        found: dict[str, int] = {}
-        yield list(note_unknown(chunk, tokenizer, found))
-        for word, number in found.items():
-            unknown.setdefault(word, first + number - 1)
+        short = [line if len(line) <= MAX_CHARACTERS else "" for line in chunk]  # a longer line is refused later
+        for number, (line, ids) in enumerate(zip(short, tokenizer.encode_many(short), strict=True), start=first):
+            for word in tokenizer.unknown_words(line) if tokenizer.specials.unk in ids else ():
+                unknown.setdefault(word, number)
+        yield list(chunk)
         first += len(chunk)

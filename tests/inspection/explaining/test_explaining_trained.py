@@ -79,9 +79,16 @@ def failing(explanation: Explanation) -> list[Any]:
     return [check for check in checks if not check.holds]
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("sutskever", "bytenet", "hran")])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_head_of_every_family_with_attention(family: str) -> None:
-    explanation = explain_head(system_of(family), SENTENCE, HeadChoice(), CONFIG, "w7 w2")
+    system = system_of(family)
+    if not system.models[0].attentions():
+        pytest.skip("the model has no attention")
+    try:
+        explanation = explain_head(system, SENTENCE, HeadChoice(), CONFIG, "w7 w2")
+    except ConfigError as error:
+        assert "has no stages to show" in str(error)  # tested in test_explaining_heads.py
+        return
     assert failing(explanation) == []
     softmax = next(stage for stage in explanation.stages if stage.title == "Softmax")
     assert sum(float(cell or 0) for cell in softmax.matrices[0].cells[0]) == pytest.approx(1, abs=1e-5)

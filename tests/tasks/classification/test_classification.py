@@ -24,7 +24,7 @@ from heedful.runs.config import Run
 from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.tasks.classification.data import LAYOUTS, LabeledData, join_for_decoder, join_for_encoder, join_sentences
-from heedful.tasks.classification.model import ClassificationModel
+from heedful.tasks.classification.model import ClassificationModel, label_loss
 from heedful.tasks.classification.predictor import Classifier
 from heedful.tasks.classification.task import ClassificationTask
 from heedful.text import Specials, train_tokenizer
@@ -59,7 +59,7 @@ def test_a_layout_of_a_context_and_its_answers() -> None:
 def check_layout(layout: str, texts: list[list[int]]) -> None:
     chosen = [[texts[at] for at in sequence] for sequence in LAYOUTS[layout](len(texts))]
     assert [join_for_decoder(one, MARKS, 99).ids for one in chosen] == DECODER[layout]
-    assert [join_for_encoder(one, MARKS, 99) for one in chosen] == ENCODER[layout]
+    assert [join_for_encoder(one, MARKS, 99)[:2] for one in chosen] == ENCODER[layout]
 
 
 def test_truncation_shortens_the_longest_text_of_an_encoder() -> None:
@@ -70,9 +70,9 @@ def test_truncation_shortens_the_longest_text_of_an_encoder() -> None:
 
 def test_the_sentences_of_a_document_are_its_segments() -> None:
     row = join_sentences([[10] * 5, [20]], MARKS, 99, SentenceGrid(sentences=3, words=3))
-    assert row == ([1, *[10] * 5, 20, 2], [0, 0, 0, 1, 1, 1, 2, 2])
-    assert join_sentences([[10] * 5, [20]], MARKS, 5, SentenceGrid(2, 3)) == ([1, 10, 10, 10, 2], [0, 0, 0, 1, 1])
-    assert join_sentences([], MARKS, 5, SentenceGrid(2, 3)) == ([1, 2], [0, 0])
+    assert row[:2] == ([1, *[10] * 5, 20, 2], [0, 0, 0, 1, 1, 1, 2, 2])
+    assert join_sentences([[10] * 5, [20]], MARKS, 5, SentenceGrid(2, 3))[:2] == ([1, 10, 10, 10, 2], [0, 0, 0, 1, 1])
+    assert join_sentences([], MARKS, 5, SentenceGrid(2, 3))[:2] == ([1, 2], [0, 0])
 
 
 def write_table(path: Path, count: int, columns: int = 1, seed: int = 1) -> Path:
@@ -197,6 +197,33 @@ def test_the_loss_is_the_classification_loss_plus_half_the_language_modeling_los
     plain = task.loss(model, batch)
     assert_close(plain.minimize.total, decision)
     assert plain.report.keys() == {"loss"}
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_label_smoothing_moves_probability_to_all_labels(multi_label: bool) -> None:
+    logits, weights, smoothing = torch.randn(4, 3), torch.tensor([1.0, 2.0, 0.5]), 0.2
+    logs = logits.log_softmax(-1)
+    labels = torch.tensor([0, 2, 1, 2])
+    target = functional.one_hot(labels, 3) * (1 - smoothing) + smoothing / 3  # (examples, labels)
+    expected = -(target * weights * logs).sum()
+    if multi_label:
+        labels = torch.tensor([[1.0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
+        yes = labels * (1 - smoothing) + smoothing / 2
+        both = yes * weights * functional.logsigmoid(logits) + (1 - yes) * functional.logsigmoid(-logits)
+        expected = -both.mean(-1).sum()
+    assert_close(label_loss(logits, labels, weights, smoothing), expected)
+
+
+def test_the_reported_loss_is_not_smoothed(tmp_path: Path) -> None:
+    task, model = task_of(tmp_path)
+    batch = batch_of(task, range(5))
+    task.auxiliary = 0.0
+    plain = task.loss(model, batch)
+    task.config = task.config.model_copy(update={"label_smoothing": 0.3})
+    smoothed = task.loss(model, batch)
+    assert torch.equal(smoothed.report["loss"].total, plain.report["loss"].total)
+    assert_close(smoothed.minimize.total, label_loss(model(batch)[0], batch.labels, None, 0.3))
+    assert not torch.equal(smoothed.minimize.total, plain.minimize.total)
 
 
 def test_a_batch_is_split_between_examples(tmp_path: Path) -> None:

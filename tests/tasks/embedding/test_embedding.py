@@ -12,9 +12,10 @@ from workshop import heed
 
 import heedful
 from heedful.errors import ConfigError
+from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.tasks.embedding import evaluate
 from heedful.tasks.embedding.data import SimilarRow, allowed_candidates, encode_texts
-from heedful.tasks.embedding.model import contrastive_losses
+from heedful.tasks.embedding.model import EmbeddingModel, contrastive_losses
 
 TEXTS = ["cat sees", "the dog runs and eats the cow", "cow", "dog eats"]
 
@@ -117,3 +118,17 @@ def test_wrong_arguments_are_errors(tiny_runs: dict[str, Path]) -> None:
         embedder.encode(["cat"], "max")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="has one option: pooling"):
         embedder.predict("cat", top=3)
+
+
+def test_attention_pooling_of_a_bag_of_words_depends_neither_on_padding_nor_on_order() -> None:
+    torch.manual_seed(1)
+    model = EmbeddingModel(Encoder(EncoderConfig(dim=8, layers=(), norm="post"), 20), "attention").eval()
+    tokens = torch.tensor([[3, 5, 7, 5]])
+    with torch.inference_mode():
+        (vector,) = model(tokens)
+        (padded,) = model(torch.tensor([[3, 5, 7, 5, 0, 0]]), torch.tensor([[True] * 4 + [False] * 2]))
+        (shuffled,) = model(tokens.flip(1))
+        assert not torch.allclose(vector, model(tokens, pooling="mean")[0], atol=1e-3)
+    torch.testing.assert_close(padded, vector)
+    torch.testing.assert_close(shuffled, vector)
+    assert [pooling.weights for pooling in model.poolings()] == ["attention_pooling.weights"]

@@ -12,6 +12,10 @@ from workshop import heed
 import heedful
 from heedful.errors import DataError
 from heedful.tasks.masked.evaluate import evaluation_batches
+from heedful.tasks.masked.predictor import encode_masked
+from heedful.text.specials import MASK
+from heedful.text.tokenizer import TokenizerConfig
+from heedful.text.train import train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +83,23 @@ def test_batches_for_analyses_have_the_losses_of_chosen_tokens(filler: heedful.M
         assert (batch.mask.sum(1) == 1).all() and batch.target_time == 7  # one of five tokens, between start and end
         with torch.inference_mode():
             assert bool((batch.losses() > 0).all())
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "wordpiece", "bpe", "unigram", "bytes"])
+def test_punctuation_after_a_mask_is_encoded_as_after_a_word(kind: str) -> None:
+    """As in training, where a mask replaces the tokens of a word."""
+    lines = ['the men, a man. "the men" run!', "the men run. a man"]
+    sized = {"characters": {}, "unigram": {"vocab": 40}}.get(kind, {"vocab": 320, "min_frequency": 1})
+    tokenizer = train_tokenizer(TokenizerConfig.model_validate({"kind": kind} | sized), lines, [MASK])
+    mask, space = tokenizer.specials.mask, tokenizer.encode("a b")[1:2] if kind == "characters" else []
+    assert mask is not None
+    for text in ("the men, run", "the men. a man", "the men run!", "men.", "the men.\nmen!"):
+        expected: list[int] = []
+        for number, line in enumerate(text.split("\n")):
+            head, tail = line.split("men")
+            before = tokenizer.encode(head.strip())
+            whole = tokenizer.encode(f"{head}men{tail}")
+            rest = whole[len(tokenizer.encode(f"{head}men")) :]
+            middle = [*(space if before else []), mask]
+            expected += [*([tokenizer.specials.end] if number else []), *before, *middle, *rest]
+        assert encode_masked(tokenizer, text.replace("men", MASK)) == expected

@@ -17,8 +17,8 @@ from heedful.data.conllu import Arc
 from heedful.evaluation.spans import follows
 from heedful.runs.build import make_model, make_tokenizers
 from heedful.runs.config import read_run
-from heedful.tasks.tagging.data import TaggedData, spell
-from heedful.tasks.tagging.model import BYTES, PADDING
+from heedful.tasks.tagging.data import TaggedData
+from heedful.tasks.tagging.model import PADDING
 
 TAGGED = "the\tO\nbig\tB-NP\ncat\tI-NP\nsees\tO\n\nunhappy\tB-NP\ndogs\tI-NP\nrun\tO\n\n"
 ENCODER = {"family": "encoder", "dim": 16, "layers": ["lstm", "self-attention"], "heads": 2, "characters": 8}
@@ -87,12 +87,6 @@ def test_a_label_is_read_at_the_first_token_of_each_word_and_long_sentences_are_
         starts = [tokenizer.decode(row.tokens[i:].tolist()).split()[0] for row in own for i in row.first.tolist()]
         assert starts == sentence.words  # from the first token of a word on, the text begins with this word
         assert sum(len(row.labels) for row in own) == len(sentence.labels)
-
-
-def test_the_spelling_of_a_long_word_has_its_beginning_and_its_end() -> None:
-    assert spell("ab") == [ord("a") + 1, ord("b") + 1, *[0] * (BYTES - 2)]
-    long = spell("abc" * 20 + "xyz")
-    assert len(long) == BYTES and long[:3] == spell("abc")[:3] and long[-3:] == spell("xyz")[:3]
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ def test_gold_alignments_are_split_and_padded_with_their_batch() -> None:
     assert batch.gold is not None
     parts = split_batch(batch, 2, PAD)
     assert torch.equal(torch.cat([not_none(part.gold) for part in parts]), batch.gold)
-    filled = fill_up(batch, 64, 8, specials, specials)
+    filled = fill_up(batch, 64, (8, 8), specials, specials)
     assert not_none(filled.gold).shape == (8, 8, 8) == (*filled.target_in.shape, filled.source.shape[1])
     assert torch.equal(not_none(filled.gold)[:3, :7, :6], batch.gold) and not_none(filled.gold).sum() == batch.gold.sum()
 

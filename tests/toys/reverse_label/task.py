@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from heedful.data.input_lines import refuse_too_long
 from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
 from heedful.data.report import CheckReport
 from heedful.errors import ConfigError, DataError
@@ -81,7 +82,8 @@ class ReverseLabelData:
         return CheckReport(tuple(check_examples(self.data, split, file, self.labels) for split, file in files if file))
 
     def files(self) -> list[Path]:
-        return [file.path for split in ("train", "valid", "test") if (file := find_split_file(self.data, split)) is not None]
+        files = (find_split_file(self.data, split) for split in ("train", "valid", "test"))
+        return [file.path for file in files if file is not None and isinstance(file.path, Path)]  # built-in data has no path
 
     def examples(self, split: str) -> list[Example]:
         file = find_split_file(self.data, split)
@@ -192,7 +194,8 @@ class LabelReverser(Predictor):
         upper = options.pop("upper", False)
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, expected no option but 'upper'")
-        for text in texts:
+        for number, text in enumerate(texts, start=1):
+            refuse_too_long(text, f"text {number}")
             yield self.reverse(text, upper)
 
     def predict_chunks(

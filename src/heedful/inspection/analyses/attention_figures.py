@@ -64,9 +64,10 @@ def axis_captions(result: AttentionResult, attention_map: AttentionMap) -> list[
     trace, example = result.trace, result.trace.example
     target = "the text" if example.source is None else "the translation"
     previous = "" if attention_map.kind == SELF else "previous "
-    tokens = {"source": "tokens of the source", "target": f"{previous}tokens of {target}, from {example.start}"}
+    begin, end = ("", "") if example.start is None else (f", from {example.start}", f" to {example.end}")
+    tokens = {"source": "tokens of the source", "target": f"{previous}tokens of {target}{begin}"}
     tokens["both"] = tokens["target"] if example.source is None else f"{tokens['source']}, then {tokens['target']}"
-    steps = f"tokens of {target}, from {example.start} to {example.end}"
+    steps = f"tokens of {target}{begin}{end}"
     queries = steps if example.reads_end else f"tokens of {target}, at the step that predicts them"
     if attention_map.kind.queries == "source":
         queries = tokens["source"]

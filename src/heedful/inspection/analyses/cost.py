@@ -171,7 +171,7 @@ def cost(predictor: Predictor, rows: int = 32, tokens: int = 32) -> CostResult:
     >>> flop = result.phases["training step"][-1].work
     """
     model = predictor.model
-    size = Size(rows, tokens if predictor.run.data.sides[0] else 0, tokens)
+    size = Size(rows, tokens if predictor.has_source else 0, tokens)
     limits = hardware_limits.measure(predictor.system.device)
     dim = getattr(predictor.run.model, "dim", 512)
     layer = LayerSize(dim=dim, heads=gcd(8, dim), window=WINDOW, causal=bool(dim % 2))  # bidirectional layers need an even dim

@@ -19,7 +19,6 @@ from heedful.errors import ConfigError
 from heedful.inspection.drawing.document_figure import ShadedLine, ShadedWord, document_figure
 from heedful.inspection.drawing.figure import Figure
 from heedful.inspection.drawing.text_heatmap import printable_token, wrap_text
-from heedful.inspection.measures.interventions import log_probabilities
 from heedful.inspection.page.blocks import Block, Pictures, Table, Words, sentence
 from heedful.inspection.result import Result
 from heedful.nn.hooks import record
@@ -57,9 +56,9 @@ class DocumentResult(Result):
     """
 
     document: str
-    predicted: str  # label
-    probability: float  # of this label
-    gold: str | None  # the correct label, if given
+    predicted: str  # label, or several
+    probability: float  # of this label; with several labels, of all of these and no others
+    gold: str | None  # the correct label, or labels, if given
     sentences: list[SentenceWeight]
 
     @property
@@ -136,13 +135,15 @@ def document(predictor: Predictor, text: str, target: str | None = None, config:
             hint='train a classifier with task.pooling = "attention", or with model.family = "han"',
         )
     example = predictor.encode_example(text, target, config)
-    probabilities = log_probabilities(predictor, example)[0].exp()  # (choices,)
-    best = int(probabilities.argmax())
     weights = pooling_weights(model, example)
     if not all(bool(values.isfinite().all()) for values in weights.values()):
         raise predictor.system.nonfinite_error("the weights of attention pooling")
-    (predicted,) = example.outputs.spell([best])
-    return DocumentResult(text, predicted, float(probabilities[best]), target, weigh(example, weights))
+    predicted = predictor.decode_example(example)
+    assert predicted is not None, "a model with attention pooling predicts labels"
+    if not math.isfinite(predicted.log_probability):
+        raise predictor.system.nonfinite_error("the label")
+    gold = None if target is None else example.label
+    return DocumentResult(text, predicted.text, math.exp(predicted.log_probability), gold, weigh(example, weights))
 
 
 def pooling_weights(model: Model, example: EncodedExample) -> dict[str, Tensor]:

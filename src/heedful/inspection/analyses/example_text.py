@@ -53,6 +53,6 @@ def example_text(example: EncodedExample) -> ExampleText:
         example.outputs.pieces,
         example.output_tokens,
         example.inputs if source is None else example.source_tokens,
-        " ".join(example.outputs.pieces) if example.has_labels else None,
+        example.label,
         example.reads_end,
     )

@@ -229,7 +229,10 @@ def samples_of(predictor: Predictor, data: str | Path | None, conllu: str | Path
 
 
 def token_frequencies(predictor: Predictor, samples: Sequence[Sample]) -> tuple[Frequencies, str]:
-    """Token frequencies of the training text, or of the samples if that is missing; and a description of the text counted."""
+    """Token frequencies of the training text, or of the samples if that is missing; and a description of the text counted.
+    The frames of numeric sequences have none."""
+    if predictor.run.model.numeric_inputs:
+        return {}, "no text: the inputs are numbers"
     tokenizers: dict[Literal["source", "target"], Tokenizer] = {
         "source": predictor.system.source_tokenizer,
         "target": predictor.system.target_tokenizer,

@@ -218,11 +218,11 @@ def positions(predictor: Predictor, sentences: int | None = None) -> PositionsRe
     >>> [scheme.scheme for scheme in result.schemes.values()]
     ['Sinusoidal', 'Sinusoidal']
     """
-    source_limit, target_limit = predictor.run.data.sides  # tokens
-    if sentences is not None and not source_limit:
+    _, target_limit = predictor.run.data.sides  # tokens
+    if sentences is not None and not predictor.has_source:
         task = predictor.run.task.name
         raise ConfigError(f"sentences has no effect in a run of task {task!r}, whose loss is not measured by length")
-    lengths = length_losses(predictor, sentences or SENTENCES) if source_limit else None
+    lengths = length_losses(predictor, sentences or SENTENCES) if predictor.has_source else None
     reached = target_limit if lengths is None else lengths.longest
     own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(predictor.model)).items()}
     if not own and lengths is None:

@@ -26,7 +26,7 @@ from heedful.inspection.measures.trace import trace_example
 from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, length_limits
 from heedful.tasks.batches import collate, source_tensors
-from heedful.tasks.encoded_example import EncodedExample
+from heedful.tasks.encoded_example import EncodedExample, mark
 from heedful.tasks.predictor import Predictor, refuse_empty
 from heedful.tasks.system import System
 from heedful.tasks.translation.predictor import Translator
@@ -50,7 +50,7 @@ def explain_head(predictor: Predictor, example: EncodedExample, choice: HeadChoi
     recorded = record_attention(predictor.model.base_model, example.forward, attention.name)
     queries, keys = trace.queries(attention), trace.keys(attention)
     if choice.token is None:
-        index = choose_query(queries, keys, attention.weights[choice.head], {example.start, example.end})
+        index = choose_query(queries, keys, attention.weights[choice.head], set(mark(example.start, [], example.end)))
     else:
         index = find_token(queries, choice.token)
     view = QueryView(queries, keys, index, trace.input_tokens(attention))

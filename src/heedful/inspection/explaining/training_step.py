@@ -15,7 +15,7 @@ from torch.nn import functional
 from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage, check_softmax, matrix
 from heedful.nn.losses import SMOOTHINGS, cross_entropy
 from heedful.nn.model import Model, inference_context
-from heedful.tasks.encoded_example import EncodedExample, TokenLoss
+from heedful.tasks.encoded_example import EncodedExample, TokenLoss, mark
 from heedful.tasks.predictor import Predictor
 
 TOP = 3  # tokens shown at each position
@@ -27,8 +27,9 @@ def explain_step(predictor: Predictor, example: EncodedExample, loss: TokenLoss,
     model = predictor.model
     with inference_context(model):
         logits = compute_logits(model, example)  # (outputs, choices)
-    targets, tokenizer = example.outputs.pieces, predictor.system.target_tokenizer
-    inputs = tokenizer.pieces(example.target_in[0, example.outputs.steps].tolist())
+    targets = example.outputs.pieces
+    tokens = mark(example.start, example.target.pieces, example.end)
+    inputs = [tokens[at] for at in example.outputs.steps.tolist()]
     probabilities = logits.double().softmax(-1)
     auxiliary = [f"adds the model's auxiliary loss '{name}'" for name in auxiliary_losses(model, example)]
     loss = loss._replace(omitted=[*loss.omitted, *auxiliary])
@@ -56,7 +57,7 @@ def explain_step(predictor: Predictor, example: EncodedExample, loss: TokenLoss,
     texts = [
         text for text in (None if example.source is None else example.source.text, example.target.text) if text is not None
     ]
-    texts += [" ".join(targets)] if example.has_labels else []
+    texts += [] if example.label is None else [example.label]
     opening = " -> ".join(f"'{text}'" for text in texts)
     opening += " (the model's own output; set another one with --target)." if own else "."
     return Explanation("One training step", opening, stages)

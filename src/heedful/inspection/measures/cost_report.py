@@ -57,7 +57,8 @@ def training_step(model: nn.Module, size: Size) -> CostRecord:
     with count_costs(model_on_meta) as record:
         logits = model_on_meta.batch_logits(source, target).flatten(0, -2)  # (predictions, classes)
         with record.at("loss"):
-            loss = functional.cross_entropy(logits.float(), target.flatten()[: len(logits)])
+            labels = target.flatten() if len(logits) <= target.numel() else target.new_zeros(len(logits))
+            loss = functional.cross_entropy(logits.float(), labels[: len(logits)])
         with record.at("backward"):
             loss.backward()  # type: ignore[no-untyped-call]
     with record.at("update"):

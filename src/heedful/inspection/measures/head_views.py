@@ -55,7 +55,8 @@ def self_attention_view(kind: AttentionKind, weights: Tensor, sample: EncodedSam
     if kind.queries == "source":
         return View(weights[:, :count, :count], side.words, side.words, 0, 0)
     if kind.keys == "target" or sample.source is None:
-        return View(weights[:, 1 : count + 1, 1 : count + 1], side.words, side.words, 0, 0)
+        tokens = slice(sample.before, sample.before + count)
+        return View(weights[:, tokens, tokens], side.words, side.words, 0, 0)
     rows = torch.arange(1, count + 1)
     columns = torch.cat((torch.arange(before), rows + width))  # the source, then the target
     words = max(sample.source.words) + 1

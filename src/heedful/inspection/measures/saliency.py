@@ -5,6 +5,8 @@
     integrated gradients    gradient x input with the mean gradient along the line from 0 to x (Sundararajan et al., 2017);
                             the s_ti of all i sum to log p(y_t | x) - log p(y_t | 0)
 
+The frames of a numeric sequence have no embedding: there x_i is the standardized vector of frame i.
+
 Where a norm layer removes the length of an embedding, gradient x input is near zero even for influential tokens; the bound is
 not. Attention weights and saliency often disagree, and neither is an explanation by itself (Jain and Wallace, 2019; Wiegreffe
 and Pinter, 2019).
@@ -79,7 +81,7 @@ def scaled_embeddings(model: Model, scale: float) -> Iterator[list[Tensor]]:
         recorded.append((out.detach() * scale).requires_grad_())
         return recorded[-1]
 
-    hooks = [table.register_forward_hook(scale_output) for table in set(model.embeddings().values())]
+    hooks = [table.register_forward_hook(scale_output) for table in model.input_vectors()]
     try:
         yield recorded
     finally:

@@ -11,7 +11,7 @@ from heedful.inspection.measures.attention_maps import AttentionMap
 from heedful.inspection.measures.attention_norms import entropy
 from heedful.inspection.measures.trace import Trace, Views
 from heedful.inspection.page import Numbers
-from heedful.tasks.encoded_example import Tokens
+from heedful.tasks.encoded_example import Tokens, mark
 
 ABOUT = {
     "cross": "output → source",
@@ -66,7 +66,7 @@ def trace_content(trace: Trace, views: Views, facts: list[str]) -> tuple[dict[st
         "source": None if example.source is None else example.spell(example.source),
         "target": example.target_tokens,
         "consumes": example.reads_end,
-        "marks": [example.start, example.end],
+        "marks": mark(example.start, [], example.end),
         "labels": labels,
         "kinds": kinds,
         "words": words,

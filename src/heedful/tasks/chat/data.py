@@ -17,7 +17,7 @@ from heedful.data.dialogues import (
     format_history,
     read_dialogues,
 )
-from heedful.data.encode import StoreOptions, content_hash, open_pairs, store_key
+from heedful.data.encode import StoreOptions, builtin_fingerprint, content_hash, open_pairs, store_key
 from heedful.data.pairs import Pair
 from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
@@ -41,7 +41,7 @@ class ChatData:
         return CheckReport(tuple(check_dialogues(self.data, *one) for one in dialogue_files(self.data).items()))
 
     def files(self) -> list[Path]:
-        return list(dict.fromkeys(file.path for file in dialogue_files(self.data).values()))
+        return list(dict.fromkeys(file.path for file in dialogue_files(self.data).values() if file.toy is None))
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """The turns that the tokenizer of a side is trained on: all, or those that are replies. The window changes neither."""
@@ -74,7 +74,8 @@ class ChatData:
         encoders = history_tokenizer(tokenizers[0], self.data.max_length), tokenizers[1]
         options = StoreOptions(self.data.max_length, keep_text=self.dropout > 0)
         reading = {name: value for name, value in plain(self.data).items() if name in READING}
-        about = {"content": content_hash(file.path), "kind": file.kind, "part": file.part, "reading": reading}
+        content = content_hash(file.path) if file.toy is None else [builtin_fingerprint(is_toy=True), *file.toy]
+        about = {"content": content, "kind": file.kind, "part": file.part, "reading": reading}
         return open_pairs(store_key(about, encoders, options), self.pairs("train"), encoders, options, str(file.path))
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:

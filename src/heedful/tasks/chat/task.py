@@ -5,6 +5,7 @@ from __future__ import annotations
 from heedful.data.dialogues import DialoguesConfig
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskDefinition
+from heedful.tasks.batches import pad_length
 from heedful.tasks.chat.config import ChatConfig
 from heedful.tasks.chat.data import ChatData, format_examples
 from heedful.tasks.chat.evaluate import evaluate_replies, evenly_spaced
@@ -21,6 +22,11 @@ class ChatTask(PairsTask):
     def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
         super().__init__(run, corpora, chat_system(run.data, system))
         self.config: ChatConfig = run.task
+
+    def padded_lengths(self, source: int, target: int) -> tuple[int, int]:
+        """Each side has its own length, because a history is several times as long as its reply."""
+        multiple = self.data.length_multiple
+        return pad_length(source, multiple, self.data.sides[0]), pad_length(target, multiple, self.data.sides[1])
 
     def validate(self, model: SequenceModel) -> Validation:
         """Evaluate on the validation data, by the function that `heed evaluate` calls."""

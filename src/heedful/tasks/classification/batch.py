@@ -15,6 +15,7 @@ class LabeledBatch(NamedTuple):
     segments: Tensor  # (examples x group, time): the text, or the sentence, that each token belongs to, from 0
     last: Tensor  # (examples x group,): index of the last real token
     labels: Tensor  # (examples,): index of the label; with several labels per text (examples, labels): 1 for each of them
+    spelling: Tensor  # (examples x group, time, bytes): of the word of each token; no bytes: the model reads none
 
     @property
     def group(self) -> int:
@@ -38,4 +39,6 @@ class LabeledBatch(NamedTuple):
     def examples(self, start: int, end: int) -> LabeledBatch:
         """The examples from start to end."""
         rows = slice(start * self.group, end * self.group)
-        return LabeledBatch(self.tokens[rows], self.segments[rows], self.last[rows], self.labels[start:end])
+        return LabeledBatch(
+            self.tokens[rows], self.segments[rows], self.last[rows], self.labels[start:end], self.spelling[rows]
+        )

@@ -31,6 +31,9 @@ class ClassificationConfig(TaskConfig):
     class_weights: Literal["balanced"] | tuple[PositiveNumber, ...] | None = None
     """Weight of each label in the loss; balanced: inverse to its frequency; default: 1. With multi_label, the weight of the
     examples that have the label."""
+    label_smoothing: Probability = 0.0
+    """Label smoothing: probability that is moved from the correct label to all labels in equal parts; with multi_label, from
+    the correct choice to both, yes and no."""
     pooling: PoolingName | None = None
     """Hidden states of an encoder as one vector; default: cls if model.pooler is set, else mean."""
     auxiliary: NonNegativeNumber = 0.5
@@ -89,6 +92,4 @@ class ClassificationConfig(TaskConfig):
             problems += unused(run, {"data.label_separator": "task.multi_label is false"})
         if getattr(run.model, "pooler", False) and pooling != "cls":
             problems.append(Problem("model.pooler", f"given true, but task.pooling is {pooling!r}; expected 'cls'"))
-        if getattr(run.model, "characters", 0):
-            problems.append(Problem("model.characters", "classification provides no spelling of words; expected 0"))
         return problems

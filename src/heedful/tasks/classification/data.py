@@ -6,7 +6,8 @@
     similarity        as entailment in both orders, hidden states added
     choice            as entailment for every answer, [context, answer]; the highest score wins
 
-A family whose segments are sentences (han) reads [start sentence … sentence end].
+A family whose segments are sentences (han) reads [start sentence … sentence end]. A model with characters also reads the
+spelling of the word of each token (`../spelling.py`).
 
 The start token, which BERT calls [CLS], the end of a line as delimiter and [SEP], and padding as extract are in the vocabulary
 already; start and padding appear in no text, so that fine-tuning learns their meaning.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -33,6 +35,7 @@ from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.batches import pad_length
 from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
+from heedful.tasks.spelling import NO_SPELLING, spell, used_bytes, words_of_tokens
 from heedful.text.sentences import split_sentences
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
@@ -40,6 +43,7 @@ from heedful.text.tokenizer import Tokenizer
 # Characters of a text that are tokenized at most: tokens are truncated at data.max_length anyway.
 MAX_CHARACTERS, CHARACTERS_PER_TOKEN = 100_000, 100
 ENCODE_BATCH = 256  # texts encoded at a time
+NO_WORD = Specials(0, 0, 0, 0)  # in place of special tokens, where words are joined as their tokens
 
 Ids = list[int]
 LAYOUTS: dict[str, Callable[[int], list[tuple[int, ...]]]] = {  # number of texts -> the texts of each sequence
@@ -61,6 +65,7 @@ class Row(NamedTuple):
 
     ids: Ids
     segments: list[int]  # the text, or the sentence, that each belongs to
+    spelling: Sequence[list[int]] = ()  # of the word of each; empty: the model reads none
 
 
 def join_for_decoder(texts: Sequence[Ids], marks: Specials, most: int) -> Row:
@@ -122,7 +127,10 @@ class LabeledData:
     def __init__(self, run: RunConfig) -> None:
         self.config: ClassificationConfig = run.task
         self.data: LabeledConfig = run.data
-        self.seed, self.join, self.grid = run.seed, JOINS[run.model.architecture], run.model.sentence_grid
+        self.seed, self.grid, self.reads_spelling = run.seed, run.model.sentence_grid, run.model.reads_spelling
+        self.join = JOINS[run.model.architecture]
+        if self.grid is not None:
+            self.join = partial(join_sentences, grid=self.grid)
 
     def check(self) -> CheckReport:
         """Read every file once; report the unusable lines and the number of examples of each label."""
@@ -170,18 +178,33 @@ class LabeledData:
 
     def sequences(self, examples: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[list[Row]]:
         """The sequences of each example, given as its texts."""
-        characters = max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * self.data.max_length)
-        texts = [text[:characters] for example in examples for text in example]
-        width, marks, most = len(self.data.texts), tokenizer.specials, self.data.max_length
+        most = max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * self.data.max_length)
+        parts = [[text[:most] for text in example] for example in examples]
         if self.grid is not None:
-            sentences = [split_sentences(text) for text in texts]
-            rows = iter(encode_texts([sentence for several in sentences for sentence in several], tokenizer))
-            return [[join_sentences(list(islice(rows, len(several))), marks, most, self.grid)] for several in sentences]
+            parts = [split_sentences(text) for (text,) in parts]
+        texts = [text for several in parts for text in several]
         ids = encode_texts(texts, tokenizer)
-        chosen = LAYOUTS[self.config.layout](width)
+        groups = self.join_groups(parts, ids, tokenizer.specials)
+        if not self.reads_spelling:
+            return groups
+        words = words_of_tokens(texts, ids, tokenizer)
+        known = ["", *dict.fromkeys(word for several in words for word in several)]  # no word: special tokens
+        spelled, number = [spell(word) for word in known], {word: at for at, word in enumerate(known)}
+        numbers = [[number[word] for word in several] for several in words]
+        joined = self.join_groups(parts, numbers, NO_WORD)  # as the tokens are joined
         return [
-            [self.join([ids[at + text] for text in texts], marks, most) for texts in chosen] for at in range(0, len(ids), width)
+            [row._replace(spelling=[spelled[at] for at in other.ids]) for row, other in zip(*several, strict=True)]
+            for several in zip(groups, joined, strict=True)
         ]
+
+    def join_groups(self, parts: Sequence[Sequence[str]], ids: Iterable[Ids], marks: Specials) -> list[list[Row]]:
+        """The sequences of each example; parts: its texts, or the sentences of its text; ids: of each part of all of them."""
+        remaining, groups = iter(ids), []
+        for several in parts:
+            own = list(islice(remaining, len(several)))
+            chosen = [tuple(range(len(own)))] if self.grid is not None else LAYOUTS[self.config.layout](len(own))
+            groups.append([self.join([own[at] for at in one], marks, self.data.max_length) for one in chosen])
+        return groups
 
     def collate(self, encoded: EncodedExamples, chosen: Sequence[int], marks: Specials) -> LabeledBatch:
         """The batch of the chosen examples."""
@@ -192,7 +215,15 @@ class LabeledData:
             torch.tensor([[*row.segments, *[0] * (longest - len(row.ids))] for row in rows]),
             torch.tensor([len(row.ids) - 1 for row in rows]),
             self.label_tensor([encoded.labels[i] for i in chosen]),
+            self.spelling_tensor(rows, longest),
         )
+
+    def spelling_tensor(self, rows: Sequence[Row], longest: int) -> Tensor:
+        """(rows, longest, bytes); with data.pad_to_multiple_of, always as many bytes, so that few shapes occur."""
+        if not self.reads_spelling:
+            return torch.zeros(len(rows), longest, 0, dtype=torch.int64)
+        spelling = torch.tensor([[*row.spelling, *[NO_SPELLING] * (longest - len(row.ids))] for row in rows])
+        return spelling if self.data.length_multiple > 1 else spelling[..., : used_bytes(spelling)]
 
     def label_tensor(self, labels: Sequence[tuple[int, ...]]) -> Tensor:
         """(examples,) indices; with multi_label (examples, labels), 1 for each label of an example."""

@@ -18,6 +18,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.model import EncoderModel, Model, ModelWithHead, PoolingAttention, SequenceModel
 from heedful.nn.pooling import AttentionPooling, Pooling
 from heedful.tasks.classification.batch import LabeledBatch
+from heedful.tasks.spelling import BYTES
 
 Reader = Callable[[Any, LabeledBatch, Tensor | None], Tensor]  # model, batch, mask -> hidden (rows, time, dim)
 
@@ -27,16 +28,19 @@ def read_forward(model: SequenceModel, batch: LabeledBatch, mask: Tensor | None)
 
 
 def read_both_ways(model: EncoderModel, batch: LabeledBatch, mask: Tensor | None) -> Tensor:
-    return model.encode(batch.tokens, mask, segments=batch.segments)
+    more: dict[str, Tensor] = {"spelling": batch.spelling} if batch.spelling.shape[-1] else {}
+    return model.encode(batch.tokens, mask, segments=batch.segments, **more)
 
 
 READERS: dict[Architecture, Reader] = {"decoder": read_forward, "encoder": read_both_ways}
 
 
-def label_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-    """The sum over examples of -log p of their labels; labels as in `LabeledBatch`; weights (labels,), None: all are 1."""
+def label_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float = 0.0) -> Tensor:
+    """The sum over examples of -log p of their labels; labels as in `LabeledBatch`; weights (labels,), None: all are 1;
+    smoothing: as `label_smoothing`."""
     if labels.ndim == 1:
-        return functional.cross_entropy(logits.float(), labels, weights, reduction="sum")
+        return functional.cross_entropy(logits.float(), labels, weights, reduction="sum", label_smoothing=smoothing)
+    labels = labels * (1 - smoothing) + smoothing / 2
     total = functional.binary_cross_entropy_with_logits(logits.float(), labels, pos_weight=weights, reduction="sum")
     return total / labels.shape[1]  # the mean over labels
 
@@ -79,10 +83,11 @@ class ClassificationModel(ModelWithHead):
         return super().poolings() or own
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
-        """One sequence for each example: (rows, choices)."""
+        """One sequence for each example, with empty spellings: (rows, choices)."""
         rows, time = target.shape
         last = target.new_full((rows,), time - 1)
-        return self(LabeledBatch(target, torch.zeros_like(target), last, last))[0]
+        spelling = target.new_zeros(rows, time, BYTES if self.body.config.reads_spelling else 0)
+        return self(LabeledBatch(target, torch.zeros_like(target), last, last, spelling))[0]
 
     if TYPE_CHECKING:
         __call__ = forward

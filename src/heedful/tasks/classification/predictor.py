@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.labeled import Example, LabeledFile, file_at, find_split_file
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError, lookup
@@ -24,9 +25,10 @@ from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.command import EvaluateOptions
 from heedful.tasks.classification.data import EncodedExamples, LabeledData
 from heedful.tasks.classification.evaluate import first_nonfinite, logits_of
+from heedful.tasks.classification.forced import SEPARATOR, batch_logits, batch_targets, label_text, make_outputs
 from heedful.tasks.classification.model import ClassificationModel
 from heedful.tasks.classification.report import ClassificationReport, evaluate_on, read_split, report
-from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss, tokens_from_ids
+from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss, tokens_from_ids
 from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, pieces_of
 from heedful.tasks.predictor import (
     Loader,
@@ -107,22 +109,21 @@ class Classifier(Predictor):
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
     ) -> Iterator[LabelPrediction]:
-        noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
+        noted: Iterable[Sequence[str]] = chunks
+        if not self.run.model.reads_spelling:
+            noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
         return self.predict_windows([self.split_line(line) for line in chunk] for chunk in noted)
 
     def predict_windows(self, windows: Iterable[Sequence[Input]]) -> Iterator[LabelPrediction]:
         """The predictions of each window of examples, in order; the examples of a window are sorted by length into batches."""
         labeled = self.labeled
-        first = 1  # number of the first example of the window
-        for window in windows:
-            examples = [self.example_from(given, first + at) for at, given in enumerate(window)]
+        for first, examples in checked_chunks(windows, self.example_from):
             groups = labeled.sequences(examples, self.system.target_tokenizer)
             logits = logits_of(self.classifier, self.system, labeled, EncodedExamples(groups, [(0,)] * len(groups)))
             wrong = first_nonfinite(logits)
             if wrong is not None:
                 raise self.system.nonfinite_error(f"example {first + wrong}")
             yield from self.label(logits, examples)
-            first += len(window)
 
     def label(self, logits: Numbers, examples: Sequence[tuple[str, ...]]) -> Iterator[LabelPrediction]:
         """The prediction of each example from its logits, (examples, labels)."""
@@ -159,56 +160,64 @@ class Classifier(Predictor):
         return ValidationResult(self.evaluate("valid"), None, None, {})
 
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
-        """The text between its first and last token, with its label; target: a label, default: the most probable one."""
+        """The text between its first and last token, with its labels; target: a label, or with multi_label labels separated by
+        data.label_separator, default: a comma; default: the predicted ones."""
         refuse_empty(text)
-        if self.run.task.multi_label:
-            raise self.no_analysis()
         if config is not None:
             raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
-        labels, tokenizer, device = self.run.task.labels, self.system.target_tokenizer, self.system.device
+        tokenizer, device = self.system.target_tokenizer, self.system.device
         given = self.example_from(self.split_line(text), 1)
         sequences = self.labeled.sequences([given], tokenizer)[0]
         if len(sequences) != 1:
             raise ConfigError(
                 f"layout {self.run.task.layout!r} encodes an example as {len(sequences)} sequences; expected a layout with one"
             )
-        label = self.predict([given])[0] if target is None else target
-        lookup(label, dict.fromkeys(labels), "label")
+        labels = next(iter(self.predictions([given]))).labels if target is None else self.parse_labels(target)
         row = sequences[0]
         first, last = tokenizer.pieces([row.ids[0], row.ids[-1]])
-        target_in, segments = (torch.tensor([values], device=device) for values in row)
+        target_in, segments = (torch.tensor([values], device=device) for values in (row.ids, row.segments))
         at = len(row.ids) - 1 if self.run.task.pooling_of(self.run.model) == "last" else 0
-        outputs = Outputs(
-            torch.tensor([labels.index(label)], device=device),
-            [label],
-            torch.tensor([at], device=device),
-            classify,
-            lambda chosen: [labels[i] for i in chosen],
-        )
+        outputs = make_outputs(self.run.task, labels, torch.tensor([at], device=device))
         tokens = tokens_from_ids(tokenizer, " ".join(given), row.ids[1:-1])
         more = {"segments": segments} if self.run.model.architecture == "encoder" else {}
+        if row.spelling:
+            more["spelling"] = torch.tensor([row.spelling], device=device)
         passed = target_in[:, :0], target_in, outputs
-        return EncodedExample(None, tokens, first, last, *passed, reads_end=True, has_labels=True, more=more)
+        return EncodedExample(None, tokens, first, last, *passed, reads_end=True, label=label_text(labels), more=more)
+
+    def parse_labels(self, text: str) -> list[str]:
+        """The labels of a text that names one, or with multi_label any number of them; unknown ones are an error."""
+        labels = [text]
+        if self.run.task.multi_label:
+            labels = [part.strip() for part in text.split(self.run.data.label_separator or ",") if part.strip()]
+        for label in labels:
+            lookup(label, dict.fromkeys(self.run.task.labels), "label")
+        return [label for label in self.run.task.labels if label in labels]
 
     def decode_example(
         self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
     ) -> Decoded:
-        """The most probable label."""
+        """The most probable label; with multi_label all labels that are more probable than not."""
         if prefix:
             raise ConfigError(
                 "a classifier decodes no text, so no token can be forced", hint="compare the labels' probabilities"
             )
         with inference_context(self.classifier):
-            logs = example.logits(self.classifier, example.forward(self.classifier).hidden)[0, 0].float().log_softmax(-1)
-        best = int(logs.argmax())
-        return Decoded(self.run.task.labels[best], [best], float(logs[best]), float(logs[best]))
+            logs = example.logits(self.classifier, example.forward(self.classifier).hidden)[0].float().log_softmax(-1)
+        best, total = logs.argmax(-1).tolist(), float(logs.amax(-1).sum())  # logs (outputs, choices)
+        names = self.run.task.labels
+        chosen = [name for name, one in zip(names, best, strict=True) if one] if self.run.task.multi_label else [names[best[0]]]
+        return Decoded(label_text(chosen), best, total, total)
 
     def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
-        return self.encode_example(text, example.outputs.pieces[0])
+        encoded, outputs = self.encode_example(text), example.outputs
+        return replace(encoded, outputs=outputs._replace(steps=encoded.outputs.steps), label=example.label)
 
     def token_loss(self) -> TokenLoss:
         weight = self.run.task.auxiliary if self.run.model.architecture == "decoder" else 0.0
-        return TokenLoss(omitted=[f"adds {weight:g} x the language modeling loss"] if weight else [])
+        omitted = [f"adds {weight:g} x the language modeling loss"] if weight else []
+        smoothing = self.run.task.label_smoothing
+        return TokenLoss(omitted=[*omitted, *([f"smooths the labels by {smoothing:g}"] if smoothing else [])])
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` examples of the training data."""
@@ -229,9 +238,8 @@ class Classifier(Predictor):
         return self.samples_of(file_at(self.run.data, path))
 
     def samples_of(self, file: LabeledFile) -> Iterator[Sample]:
-        if self.run.task.multi_label:
-            raise self.no_analysis()
-        return (Sample(None, "\t".join(example.texts), label=example.labels[0]) for example in self.labeled.examples(file))
+        examples = self.labeled.examples(file)
+        return (Sample(None, "\t".join(example.texts), label=SEPARATOR.join(example.labels)) for example in examples)
 
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Examples that are truncated are left out; a missing label is predicted."""
@@ -243,13 +251,15 @@ class Classifier(Predictor):
             batch = labeled.collate(labeled.encode(examples, tokenizer), range(len(chosen)), tokenizer.specials)
             batch = batch.to(self.system.device)
             rows = [row for _, several in chosen for row in several]
-            yield ForcedBatch(
-                rows, partial(label_logits, self.classifier, batch), batch.labels[:, None], 0, batch.tokens.shape[1]
-            )
+            logits = partial(batch_logits, self.classifier, batch)
+            yield ForcedBatch(rows, logits, batch_targets(batch), 0, batch.tokens.shape[1])
 
     def example_of(self, sample: Sample) -> Example:
         texts = tuple((sample.target or "").split("\t"))
-        return Example((sample.label or next(iter(self.predictions([texts]))).text,), texts)
+        if sample.label is None:
+            return Example(next(iter(self.predictions([texts]))).labels, texts)
+        labels = [label for label in sample.label.split(SEPARATOR) if label] if self.run.task.multi_label else [sample.label]
+        return Example(tuple(labels), texts)
 
     def encode_rows(self, sample: Sample) -> list[EncodedSample] | None:
         """The tokens of each sequence of an example, without the first and the last, which are special; None if a text is
@@ -262,17 +272,6 @@ class Classifier(Predictor):
         if not rows or max(len(row.ids) for row in rows) >= longest:  # perhaps truncated
             return None
         return [EncodedSample(None, Pieces(row.ids[1:-1], list(range(len(row.ids) - 2)))) for row in rows]
-
-
-def label_logits(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
-    """The logits of the labels, (examples, 1, labels)."""
-    return model(batch)[0][:, None]
-
-
-def classify(model: ClassificationModel, hidden: Tensor) -> Tensor:
-    """Hidden states of texts without padding (rows, time, dim) -> logits of the labels (rows, 1, labels)."""
-    logits: Tensor = model.head(model.features(hidden, None))
-    return logits[:, None]
 
 
 def example_losses(model: ClassificationModel, batch: LabeledBatch) -> Tensor:

@@ -1,6 +1,7 @@
 """Classification of texts, by fine-tuning or from scratch.
 
 loss = w_y (-log p(y)) + auxiliary x language modeling loss          w: class weights; auxiliary: of a decoder
+loss = sum_c q_c w_c (-log p(c))                                     label smoothing e: q_c = e / labels, and 1 - e more for y
 loss = mean over labels of binary cross-entropy                      with multi_label: sigmoid for each label
 """
 
@@ -88,9 +89,11 @@ class ClassificationTask:
         """The loss as a function of tensors only, those of a `LabeledBatch`, which can be compiled or captured."""
         batch = LabeledBatch(*tensors)
         logits, hidden = model(batch)
-        total = label_loss(logits, batch.labels, self.weights)
+        plain = total = label_loss(logits, batch.labels, self.weights)
+        if self.config.label_smoothing:
+            total = label_loss(logits, batch.labels, self.weights, self.config.label_smoothing)
         count = batch.last.new_full((), len(batch.labels))
-        report = {"loss": Loss(total.detach(), count)}
+        report = {"loss": Loss(plain.detach(), count)}
         if self.auxiliary:
             pad = self.system.target_tokenizer.specials.pad  # the extract token is not predicted, nor is padding
             targets = batch.tokens[:, 1:].flatten()

@@ -78,7 +78,8 @@ def encode_row(
     outputs = Outputs(place + positive, [names[positive]], place, logits, lambda chosen: [names[i] for i in chosen])
     target_in = torch.tensor([row], device=device)  # (1, time)
     tokens = tokens_from_ids(tokenizer, text, list(row[1:-1]))
-    return EncodedExample(None, tokens, start, end, target_in[:, :0], target_in, outputs, reads_end=True, has_labels=True)
+    passed = target_in[:, :0], target_in, outputs
+    return EncodedExample(None, tokens, start, end, *passed, reads_end=True, label=names[positive])
 
 
 def similar_batches(

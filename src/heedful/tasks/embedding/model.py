@@ -1,6 +1,6 @@
 """Sentence embeddings: an encoder, pooling, and vectors of length 1 (Reimers and Gurevych, 2019).
 
-    v = p / |p|                                p: the mean of the hidden states, or the state of the first token
+    v = p / |p|              p: the mean of the hidden states, their mean weighted by attention, or the state of the first token
 
     loss_i = -log exp(a_i . c_i / T) / sum_j exp(a_i . c_j / T)        InfoNCE (van den Oord et al., 2018)
 
@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.nn.model import EncoderModel, ModelWithHead
-from heedful.nn.pooling import mean
+from heedful.nn.model import EncoderModel, ModelWithHead, PoolingAttention
+from heedful.nn.pooling import AttentionPooling, mean
 
-PoolingName = Literal["mean", "cls"]
+PoolingName = Literal["mean", "cls"]  # those without weights, which fit any encoder
+TrainedPooling = PoolingName | Literal["attention"]
 POOLINGS: dict[PoolingName, Callable[[EncoderModel, Tensor, Tensor | None], Tensor]] = {
     "mean": lambda body, hidden, mask: mean(hidden, mask),
     "cls": lambda body, hidden, mask: body.first_state(hidden),
@@ -28,13 +29,14 @@ POOLINGS: dict[PoolingName, Callable[[EncoderModel, Tensor, Tensor | None], Tens
 
 
 class EmbeddingModel(ModelWithHead):
-    """An encoder of texts as vectors; its head has no weights."""
+    """An encoder of texts as vectors; its head has no weights, except those of attention pooling."""
 
     body: EncoderModel
 
-    def __init__(self, body: EncoderModel, pooling: PoolingName) -> None:
+    def __init__(self, body: EncoderModel, pooling: TrainedPooling) -> None:
         super().__init__()
         self.body, self.pooling = body, pooling
+        self.attention_pooling = AttentionPooling(body.config.dim) if pooling == "attention" else None
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, *, pooling: PoolingName | None = None) -> Tensor:
         """tokens (texts, time), mask (texts, time): True for real tokens, None: no padding -> vectors (texts, dim); pooling:
@@ -43,8 +45,17 @@ class EmbeddingModel(ModelWithHead):
 
     def pool(self, hidden: Tensor, mask: Tensor | None, pooling: PoolingName | None = None) -> Tensor:
         """Hidden states (texts, time, dim) -> vectors (texts, dim)."""
-        pooled = POOLINGS[pooling or self.pooling](self.body, hidden, mask)
+        name = pooling or self.pooling
+        if name == "attention":
+            assert self.attention_pooling is not None, "the pooling of the model"
+            pooled = self.attention_pooling(hidden, mask)
+        else:
+            pooled = POOLINGS[name](self.body, hidden, mask)
         return functional.normalize(pooled.float(), dim=-1)
+
+    def poolings(self) -> list[PoolingAttention]:
+        own = self.attention_pooling
+        return super().poolings() if own is None else [PoolingAttention("words", self.path_of(own.weights))]
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """The similarities of all texts: (rows, rows)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,28 +9,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
-import torch
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT
-from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.row_files import RowFile, find_split_file, scan_file
 from heedful.data.rows import format_of
 from heedful.data.samples import Sample
 from heedful.data.similar import SimilarTexts, similar_form
 from heedful.errors import ConfigError, lookup
 from heedful.nn import masks
-from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.base import input_problems
 from heedful.tasks.embedding.command import PredictOptions
 from heedful.tasks.embedding.config import EmbeddingConfig
-from heedful.tasks.embedding.data import Ids, SimilarBatch, SimilarData, SimilarRow, encode_texts, widest
+from heedful.tasks.embedding.data import SimilarBatch, SimilarData, SimilarRow, encode_texts, widest
 from heedful.tasks.embedding.evaluate import encode_ids, evaluate
-from heedful.tasks.embedding.forced import Candidates, encode_row, make_candidates, similar_batches
+from heedful.tasks.embedding.forced import Candidates, make_candidates
 from heedful.tasks.embedding.model import POOLINGS, EmbeddingModel, PoolingName, contrastive_losses
-from heedful.tasks.encoded_example import Decoded, EncodedExample
-from heedful.tasks.forced import EncodedSample, ForcedBatch, pieces_of
+from heedful.tasks.embedding.nearest_text import NearestTextPredictor
 from heedful.tasks.predictor import (
     Figures,
     Loader,
@@ -41,7 +37,6 @@ from heedful.tasks.predictor import (
     check_split,
     missing_split_error,
     note_unknown_in_chunks,
-    refuse_empty,
 )
 
 
@@ -62,7 +57,7 @@ class EmbeddedText(NamedTuple):
         return {"text": self.given, "vector": self.vector}
 
 
-class Embedder(Predictor):
+class Embedder(NearestTextPredictor):
     """Sentence embeddings: of a run of task embedding, or the pooled hidden states of any other run of an encoder.
 
     >>> embedder = heedful.Embedder.load(embedding_run)
@@ -80,7 +75,8 @@ class Embedder(Predictor):
         family = predictor.run.model
         if isinstance(predictor, cls) or family.architecture != "encoder" or input_problems(family, ""):
             return super().of(predictor)
-        model: Any = EmbeddingModel(cast(Any, predictor.model.base_model), "mean").eval()
+        own: Any = predictor.model
+        model: Any = own if isinstance(own, EmbeddingModel) else EmbeddingModel(own.base_model, "mean").eval()
         return cls(predictor.run, replace(predictor.loaded, models=[model]), predictor.checkpoint)
 
     @property
@@ -107,10 +103,7 @@ class Embedder(Predictor):
             )
         if pooling is not None:
             lookup(pooling, dict.fromkeys(map(str, POOLINGS)), "pooling")
-        for number, text in enumerate(texts, start=1):
-            if not isinstance(text, str):
-                raise ConfigError(f"text {number} is {text!r:.60}; expected a text")
-            refuse_too_long(text, f"text {number}")
+        texts = [text_from(text, number) for number, text in enumerate(texts, start=1)]
         most = min(self.system.max_length, self.embedder.body.max_length or self.system.max_length)
         ids = encode_texts(texts, self.system.target_tokenizer, most)
         return encode_ids(self.embedder, self.system, ids, pooling).cpu()
@@ -133,7 +126,7 @@ class Embedder(Predictor):
         return self.embed(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown), options.pooling)
 
     def embed(self, chunks: Iterable[Sequence[str]], pooling: PoolingName | None) -> Iterator[EmbeddedText]:
-        for chunk in chunks:
+        for _, chunk in checked_chunks(chunks, text_from):
             for text, vector in zip(chunk, self.encode(chunk, pooling).tolist(), strict=True):
                 yield EmbeddedText(text, vector)
 
@@ -179,54 +172,22 @@ class Embedder(Predictor):
     def samples_of(self, file: RowFile) -> Iterator[Sample]:
         return (Sample(None, pair.anchor, label=pair.positive) for pair in self.examples_of(file))
 
+    @property
+    def temperature(self) -> float:
+        return self.similar.config.temperature
+
     def candidates(self, pairs: Sequence[SimilarTexts] = ()) -> Candidates:
         """Those of the validation data, and of further pairs."""
         known = self.similar.examples("valid") or []
         return make_candidates(self.embedder, self.system, [*known, *pairs], self.system.max_length)
 
-    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
-        """The text with its most similar candidate; target: a text to compare it with instead."""
-        refuse_empty(text, target)
-        if config is not None:
-            raise ConfigError("search options have no effect on embeddings, which decode no text", hint="remove them")
-        candidates = self.candidates([] if target is None else [SimilarTexts(text, target)])
-        row, *other = encode_texts([text, *([] if target is None else [target])], self.input_tokenizer, self.system.max_length)
-        positive = candidates.places[other[0]] if other else self.nearest(row, candidates)
-        return encode_row(row, text, positive, candidates, self.system, self.similar.config.temperature)
 
-    def nearest(self, row: Ids, candidates: Candidates) -> int:
-        """The index of the candidate that is most similar to a text, other than itself."""
-        scores = candidates.vectors @ encode_ids(self.embedder, self.system, [row])[0]
-        others = [at != candidates.places.get(row) for at in range(len(scores))]
-        return int(scores.masked_fill(~torch.tensor(others, device=scores.device), -math.inf).argmax())
-
-    def decode_example(
-        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
-    ) -> Decoded:
-        """The most similar candidate."""
-        if prefix:
-            raise ConfigError("embeddings decode no text, so no token can be forced", hint="compare the similarities")
-        with inference_context(self.embedder):
-            logs = example.logits(self.embedder, example.forward(self.embedder).hidden)[0, 0].log_softmax(-1)
-        best = int(logs.argmax())
-        return Decoded(example.outputs.spell([best])[0], [best], float(logs[best]), float(logs[best]))
-
-    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
-        return self.encode_example(text, example.outputs.pieces[0])
-
-    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
-        """Truncated texts are left out; a missing positive is the most similar candidate."""
-        tokenizer, most = self.input_tokenizer, self.system.max_length
-        found = [(sample, pieces_of(tokenizer, sample.target or "", sample.target_arcs, most - 1)) for sample in samples]
-        pairs = [SimilarTexts(sample.target or "", sample.label) for sample, _ in found if sample.label is not None]
-        candidates, rows = self.candidates(pairs), []
-        names = list(candidates.places)
-        for sample, pieces in found:
-            if pieces is not None:
-                text = (tokenizer.specials.start, *pieces.ids, tokenizer.specials.end)
-                known = None if sample.label is None else encode_texts([sample.label], tokenizer, most)[0]
-                rows.append((EncodedSample(None, pieces), known or names[self.nearest(text, candidates)]))
-        return similar_batches(self.embedder, self.system, rows, candidates, self.similar.config.temperature)
+def text_from(given: Any, number: int) -> str:
+    """An input as a text; an error if it is none, or too long."""
+    if not isinstance(given, str):
+        raise ConfigError(f"text {number} is {given!r:.60}; expected a text")
+    refuse_too_long(given, f"text {number}")
+    return given
 
 
 def row_losses(model: EmbeddingModel, batch: SimilarBatch, temperature: float) -> Tensor:

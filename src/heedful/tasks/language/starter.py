@@ -10,8 +10,8 @@ RECIPE = """\
 [data]
 form = "text"
 train = { file = "train.txt" }        # plain text or .gz; relative to this folder
-valid = { file = "valid.txt" }        # one file for both: remove the three lines, and write file = "all.txt"
-test = { file = "test.txt" }
+valid = { file = "valid.txt" }        # one file: remove the three lines, and write file = "all.txt"
+test = { file = "test.txt" }          # and split = [0.8, 0.1, 0.1]
 block = 64                            # tokens of a training sequence
 batch = 32                            # sequences of a batch
 

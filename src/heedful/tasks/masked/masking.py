@@ -3,6 +3,9 @@
     chosen      exactly max(1, round(rate x candidates)) tokens of a sequence; special tokens are no candidates
     replaced    by the mask token with probability `masked`, by a random token with probability `random`, else unchanged
 
+Unknown tokens are special here: BERT's own code may choose [UNK], but a mask is never filled with it, and it would count as a
+correct prediction. Byte-level vocabularies, as RoBERTa's, have none.
+
 The number of slots for predictions is fixed by the length and the rate, so all batches have one shape. The random numbers
 of a sequence are a function of a key and of its place in the text.
 """

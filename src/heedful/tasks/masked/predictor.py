@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 from zlib import crc32
@@ -17,7 +18,7 @@ from torch.nn import functional
 
 from heedful.config.given import ARGUMENT
 from heedful.data.corpus_text import TextStore, decode_text, encode_text, open_text, passages, read_passage
-from heedful.data.input_lines import read_texts, refuse_too_long
+from heedful.data.input_lines import checked_chunks, read_texts, refuse_too_long
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError, DataError
 from heedful.nn.model import inference_context
@@ -43,8 +44,11 @@ from heedful.tasks.predictor import (
 )
 from heedful.tasks.system import batches_of
 from heedful.text.specials import MASK
+from heedful.text.tokenizer import Tokenizer
 
 ALIAS = "[MASK]"  # of the mask token, in input texts
+BEFORE_PUNCTUATION = re.compile(rf"(?<={MASK})(?=[^\w\s<])")
+WORD = "a"  # stands for the word that a mask hides
 CHUNK = 1024  # texts that are sorted by length and predicted together
 
 
@@ -69,6 +73,13 @@ class FilledText(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         return {"given": self.given, "text": self.text, "masks": [[one._asdict() for one in mask] for mask in self.masks]}
+
+
+class MaskedText(NamedTuple):
+    """An input text and its tokens."""
+
+    text: str
+    ids: list[int]
 
 
 class MaskFiller(Predictor):
@@ -103,26 +114,30 @@ class MaskFiller(Predictor):
             raise ConfigError(f"{ARGUMENT}: given {next(iter(options))!r}, but task 'masked' has one option: top")
         if not isinstance(top, int) or top < 1:
             raise ConfigError(f"{ARGUMENT}: top: given {top!r}, expected an integer from 1")
-        numbered = zip(count(1), texts, strict=False)
-        while chunk := list(islice(numbered, CHUNK)):
-            yield from self.fill(chunk, top)
+        remaining = iter(texts)
+        return self.fill_chunks(iter(lambda: list(islice(remaining, CHUNK)), []), top)
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
     ) -> Iterator[FilledText]:
-        tokenizer, first = self.system.target_tokenizer, 1
         read = ([line.replace(ALIAS, MASK) for line in chunk] for chunk in chunks)
-        for chunk in note_unknown_in_chunks(read, tokenizer, unknown):
-            yield from self.fill(list(enumerate(chunk, start=first)), options.top)
-            first += len(chunk)
+        return self.fill_chunks(note_unknown_in_chunks(read, self.system.target_tokenizer, unknown), options.top)
 
-    def fill(self, texts: Sequence[tuple[int, str]], top: int) -> list[FilledText]:
-        """Predict the masks of numbered texts, in batches of similar length."""
+    def fill_chunks(self, chunks: Iterable[Sequence[str]], top: int) -> Iterator[FilledText]:
+        for first, texts in checked_chunks(chunks, self.masked_text):
+            yield from self.fill(texts, first, top)
+
+    def masked_text(self, text: str, number: int) -> MaskedText:
+        """A text with its tokens; an error if it is too long or has no mask."""
+        ids = self.encode(text, f"text {number}")
+        if self.masking.mask not in ids:
+            raise DataError(f"text {number}, {text!r:.40}, has no mask; expected at least one {ALIAS}")
+        return MaskedText(text, ids)
+
+    def fill(self, texts: Sequence[MaskedText], first: int, top: int) -> list[FilledText]:
+        """Predict the masks of texts, in batches of similar length; first: the number of the first one."""
         system, tokenizer, masking = self.system, self.system.target_tokenizer, self.masking
-        rows = [self.encode(text, f"text {number}") for number, text in texts]
-        for ids, (number, text) in zip(rows, texts, strict=True):
-            if masking.mask not in ids:
-                raise DataError(f"text {number}, {text!r:.40}, has no mask; expected at least one {ALIAS}")
+        rows = [one.ids for one in texts]
         filled: dict[int, FilledText] = {}
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]), reverse=True)
         for chosen in batches_of(order, lambda i: len(rows[i]), system.scored_tokens):
@@ -130,7 +145,7 @@ class MaskFiller(Predictor):
             row, time = torch.where(tokens == masking.mask)  # (masks,), (masks,)
             probabilities = self.probabilities(tokens, row, time)
             if not bool(probabilities.isfinite().all()):
-                raise system.nonfinite_error(f"text {texts[chosen[0]][0]}")
+                raise system.nonfinite_error(f"text {first + chosen[0]}")
             best = probabilities.topk(min(top, int((~masking.special).sum())))  # (masks, top)
             tokens[row, time] = best.indices[:, 0]
             for at, i in enumerate(chosen):
@@ -139,7 +154,7 @@ class MaskFiller(Predictor):
                     for ids, values in zip(best.indices[row == at].tolist(), best.values[row == at].tolist(), strict=True)
                 ]
                 text = decode_text(tokenizer, tokens[at, 1 : len(rows[i]) - 1].tolist())
-                filled[i] = FilledText(texts[i][1].replace(MASK, ALIAS), text, mine)
+                filled[i] = FilledText(texts[i].text.replace(MASK, ALIAS), text, mine)
         return [filled[i] for i in range(len(rows))]
 
     def probabilities(self, tokens: Tensor, row: Tensor, time: Tensor) -> Tensor:
@@ -155,7 +170,7 @@ class MaskFiller(Predictor):
         """[CLS] text [SEP]; an error if it is longer than the sequences of the training."""
         refuse_too_long(text, place)
         tokenizer, most = self.system.target_tokenizer, self.run.data.block
-        row = [tokenizer.specials.start, *encode_text(tokenizer, text.replace(ALIAS, MASK)), tokenizer.specials.end]
+        row = [tokenizer.specials.start, *encode_masked(tokenizer, text.replace(ALIAS, MASK)), tokenizer.specials.end]
         if len(row) > most:
             raise DataError(
                 f"{place} has {len(row) - 2} tokens; expected at most {most - 2}, since data.block is {most}",
@@ -260,6 +275,17 @@ class MaskFiller(Predictor):
         places = pad([one.places[0].tolist() for one in masked], 0)  # (rows, slots)
         mask = torch.arange(tokens.shape[1]) < torch.tensor([[row.shape[1]] for row in rows])  # (rows, time)
         return MaskedBatch(tokens, places, targets, mask, None, None)
+
+
+def encode_masked(tokenizer: Tokenizer, text: str) -> list[int]:
+    """`encode_text`, with punctuation directly after a mask encoded as after a word, where no space precedes it."""
+    first, *others = BEFORE_PUNCTUATION.split(text)
+    ids, word = encode_text(tokenizer, first), tokenizer.encode(WORD)
+    for part in others:
+        after_word = encode_text(tokenizer, WORD + part)
+        is_separate = after_word[: len(word)] == word != after_word
+        ids += after_word[len(word) :] if is_separate else encode_text(tokenizer, part)
+    return ids
 
 
 def token_logits(model: MaskedModel, batch: MaskedBatch) -> Tensor:

@@ -55,7 +55,7 @@ def encode_row(row: SpanRow, text: str, data: SpanData, system: System) -> Encod
     more = {"segments": batch.segments[:, : len(row.tokens)]}
     tokens = tokens_from_ids(tokenizer, text, row.tokens[1:-1])
     passed = target_in[:, :0], target_in, outputs
-    return EncodedExample(None, tokens, pieces[0], pieces[-1], *passed, reads_end=True, has_labels=True, more=more)
+    return EncodedExample(None, tokens, pieces[0], pieces[-1], *passed, reads_end=True, label=" ".join(shown), more=more)
 
 
 def span_batches(model: SpanModel, system: System, data: SpanData, rows: Sequence[SpanRow]) -> Iterator[ForcedBatch]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast, overload
 
 from torch import Tensor
 
-from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.row_files import RowFile, find_split_file, scan_file
 from heedful.data.rows import format_of
 from heedful.data.samples import Sample
@@ -101,15 +101,12 @@ class SpanExtractor(Predictor):
         return self.answers(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown))
 
     def answers(self, chunks: Iterable[Sequence[Input]]) -> Iterator[ExtractedAnswer]:
-        number = 1
-        for chunk in chunks:
-            questions = [question_from(given, at) for at, given in enumerate(chunk, start=number)]
+        for _, questions in checked_chunks(chunks, question_from):
             rows = self.encoded(questions).rows
             found = best_of_windows(rows, find_spans(self.extractor, self.system, self.spans, rows))
             for question, span in zip(questions, found, strict=True):
                 text = question.context[span.start : span.end]
                 yield ExtractedAnswer(question.question, text, span.start, span.end, math.exp(span.log_probability))
-            number += len(chunk)
 
     def encoded(self, questions: Sequence[Question]) -> QuestionRows:
         return self.spans.encode(questions, self.system.target_tokenizer)

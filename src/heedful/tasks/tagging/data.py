@@ -5,9 +5,9 @@
     first          1     2              4
     labels         DET   ADJ            NOUN
 
-A sentence of more than `data.max_length` tokens is cut between words into parts, which are labeled separately. The spelling of
-a word (its UTF-8 bytes + 1; a long word's first and last ones) is given at each of its tokens, where the model reads it.
-Numeric sequences have no start and end: every vector is a word.
+A sentence of more than `data.max_length` tokens is cut between words into parts, which are labeled separately. A model
+with characters also reads the spelling of each word (`spelling.py`). Numeric sequences have no start and end: every vector is a
+word.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ from heedful.errors import ConfigError, DataError
 from heedful.evaluation.spans import is_bio
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.batches import pad_length
+from heedful.tasks.spelling import NO_SPELLING, encode_distinct, spell, used_bytes
 from heedful.tasks.tagging.config import TaggingConfig
-from heedful.tasks.tagging.model import BYTES, PADDING
+from heedful.tasks.tagging.model import PADDING
 from heedful.text.tokenizer import Tokenizer
-
-ENCODE_BATCH = 4096  # words encoded at a time
 
 
 class TagRow(NamedTuple):
@@ -133,12 +132,8 @@ class TaggedData:
         """The rows of sentences, in order."""
         if self.features:
             return [row for at, sentence in enumerate(sentences) for row in self.numeric_rows(at, sentence)]
-        words = list(dict.fromkeys(word for sentence in sentences for word in sentence.words))
-        pieces: dict[str, list[int]] = {}
-        for at in range(0, len(words), ENCODE_BATCH):
-            some = words[at : at + ENCODE_BATCH]
-            pieces |= zip(some, tokenizer.encode_words(some), strict=True)
-        spelled = {word: spell(word) for word in words} if self.reads_spelling else {}
+        pieces = encode_distinct((word for sentence in sentences for word in sentence.words), tokenizer)
+        spelled = {word: spell(word) for word in pieces} if self.reads_spelling else {}
         rows = []
         for at, sentence in enumerate(sentences):
             for start, end in self.parts([len(pieces[word]) for word in sentence.words]):
@@ -167,7 +162,7 @@ class TaggedData:
     ) -> TagRow:
         """The row of some words of a sentence; a word that is longer than a row is truncated."""
         marks, most = tokenizer.specials, self.data.max_length - 2
-        tokens, first, spelling = [marks.start], [], [[0] * BYTES]
+        tokens, first, spelling = [marks.start], [], [NO_SPELLING]
         for at in chosen:
             word = tagged.words[at]
             ids = pieces[word][:most]
@@ -176,7 +171,7 @@ class TaggedData:
             if spelled:
                 spelling += [spelled[word]] * len(ids)
         tokens.append(marks.end)
-        spelling.append([0] * BYTES)
+        spelling.append(NO_SPELLING)
         table = torch.tensor(spelling, dtype=torch.int16) if spelled else torch.zeros(len(tokens), 0, dtype=torch.int16)
         labels = torch.tensor(self.label_ids(tagged.labels[chosen.start : chosen.stop]))
         return TagRow(sentence, torch.tensor(tokens), torch.tensor(first), labels, table)
@@ -199,7 +194,7 @@ class TaggedData:
         multiple = self.data.length_multiple
         time = pad_length(max(len(row.tokens) for row in rows), multiple, self.data.max_length)
         count = max(self.data.batch_tokens // time, len(rows)) if multiple > 1 else len(rows)
-        width = used_bytes(rows) if multiple == 1 else rows[0].spelling.shape[1]
+        width = max(used_bytes(row.spelling) for row in rows) if multiple == 1 else rows[0].spelling.shape[1]
         vectors = rows[0].tokens.shape[1:]  # (features,), or empty
         tokens = torch.zeros(count, time, *vectors) if vectors else torch.full((count, time), padding)
         mask = torch.zeros(count, time, dtype=torch.bool)
@@ -221,19 +216,6 @@ class TaggedData:
         usage = f'tagger = heedful.load("{folder}")\nprint(next(tagger.predictions([{example}])))'
         length = f"Sentences of more than {self.data.max_length} tokens are cut into parts that are labeled separately"
         return usage, f"Words are expected to be separated by white space. {length}, and only known labels are predicted."
-
-
-def spell(word: str) -> list[int]:
-    """The bytes of a word + 1, of a long word half of them from its end, padded with 0 to BYTES."""
-    content = word.encode("utf-8", "surrogatepass")
-    if len(content) > BYTES:
-        content = content[: BYTES // 2] + content[-(BYTES // 2) :]
-    return [byte + 1 for byte in content] + [0] * (BYTES - len(content))
-
-
-def used_bytes(rows: Sequence[TagRow]) -> int:
-    """The bytes of the longest spelling, at least one if the model reads any."""
-    return max(max(int(row.spelling.any(0).sum()), 1) for row in rows) if rows[0].spelling.shape[1] else 0
 
 
 def resolve(run: RunConfig) -> dict[str, object]:

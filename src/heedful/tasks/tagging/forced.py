@@ -3,6 +3,8 @@
     target_in    <s> the un happy cat </s>          the tokens that the model reads, with its spelling if it reads one
     outputs      DET ADJ NOUN                       the label of each word, from the hidden state of its first token
 
+A numeric sequence has no start and end; its tokens are frames, named by their numbers: #1, #2, ….
+
 With a CRF, the logits are the logarithms of the probabilities of each label over all label sequences.
 """
 
@@ -22,6 +24,7 @@ from heedful.tasks.forced import BATCH, EncodedSample, ForcedBatch, Pieces
 from heedful.tasks.system import System, batches_of
 from heedful.tasks.tagging.data import TagBatch, TaggedData, TagRow
 from heedful.tasks.tagging.model import PADDING, TaggingModel
+from heedful.text.tokenizer import Tokenizer
 
 SEPARATOR = "\t"  # between the labels of a sample
 
@@ -30,19 +33,18 @@ def untagged(words: Sequence[str]) -> TaggedSentence:
     return TaggedSentence(1, list(words), [""] * len(words), list(range(1, len(words) + 1)))
 
 
-def sample_of(sentence: TaggedSentence) -> Sample:
-    """A tagged sentence, with its dependency tree if the file has it."""
+def sample_of(between: str, sentence: TaggedSentence) -> Sample:
+    """A tagged sentence, with its dependency tree if the file has it; between: what separates its words."""
     arcs: list[Arc] | None = None
     if len(sentence.rows) == len(sentence.words):
         arcs = list(build_arcs(sentence.rows, range(len(sentence.rows))))
-    return Sample(None, " ".join(sentence.words), target_arcs=arcs, label=SEPARATOR.join(sentence.labels))
+    return Sample(None, between.join(sentence.words), target_arcs=arcs, label=SEPARATOR.join(sentence.labels))
 
 
 def encode_row(row: TagRow, text: str, labels: Sequence[str], known: Sequence[str], system: System) -> EncodedExample:
     """The example of a row and its labels, one for each word; known: all labels."""
     tokenizer, device = system.target_tokenizer, system.device
-    ids, first = row.tokens.tolist(), row.first.to(device)
-    start, end = tokenizer.pieces([ids[0], ids[-1]])
+    first, (start, tokens, end) = row.first.to(device), tokens_of(row, text, tokenizer)
     outputs = Outputs(
         torch.tensor([known.index(label) for label in labels], device=device),
         list(labels),
@@ -50,11 +52,21 @@ def encode_row(row: TagRow, text: str, labels: Sequence[str], known: Sequence[st
         partial(word_logits, first),
         lambda chosen: [known[i] for i in chosen],
     )
-    tokens = Tokens(text, ids[1:-1], tokenizer.pieces(ids[1:-1]), words_of(row))
-    target_in = row.tokens[None].to(device)  # (1, time)
+    target_in = row.tokens[None].to(device)  # (1, time), or vectors (1, time, features)
     more = {"spelling": row.spelling[None].long().to(device)} if row.spelling.shape[1] else {}
     passed = target_in[:, :0], target_in, outputs
-    return EncodedExample(None, tokens, start, end, *passed, reads_end=True, has_labels=True, more=more)
+    return EncodedExample(None, tokens, start, end, *passed, reads_end=True, label=" ".join(labels), more=more)
+
+
+def tokens_of(row: TagRow, text: str, tokenizer: Tokenizer) -> tuple[str | None, Tokens, str | None]:
+    """The start token, the tokens and the end token of a row; a numeric sequence has frames as tokens, and no others."""
+    if row.tokens.ndim > 1:
+        count, features = row.tokens.shape
+        places = list(range(count))
+        return None, Tokens(f"{count} frames of {features} numbers", places, [f"#{at + 1}" for at in places], places), None
+    ids = row.tokens.tolist()
+    start, *pieces, end = tokenizer.pieces(ids)
+    return start, Tokens(text, ids[1:-1], pieces, words_of(row)), end
 
 
 def words_of(row: TagRow) -> list[int]:
@@ -80,12 +92,16 @@ def tagged_batches(
         padded = data.collate(rows, system.target_tokenizer.specials.pad)
         batch = TagBatch(*(part[: len(rows)] for part in padded)).to(system.device)  # without rows that fill up the batch
         words = max(len(row.first) for row in rows)
-        samples = [
-            EncodedSample(None, Pieces(row.tokens[1:-1].tolist(), words_of(row), tagged[i][0].target_arcs))
-            for i, row in zip(chosen, rows, strict=True)
-        ]
+        samples = [encoded_sample(*tagged[i]) for i in chosen]
         logits = partial(batch_logits, model, batch, words)
         yield ForcedBatch(samples, logits, batch.labels[:, :words], 0, batch.tokens.shape[1])
+
+
+def encoded_sample(sample: Sample, row: TagRow) -> EncodedSample:
+    if row.tokens.ndim > 1:  # frames of a numeric sequence
+        places = list(range(len(row.tokens)))
+        return EncodedSample(None, Pieces(places, places), before=0)
+    return EncodedSample(None, Pieces(row.tokens[1:-1].tolist(), words_of(row), sample.target_arcs))
 
 
 def batch_logits(model: TaggingModel, batch: TagBatch, words: int) -> Tensor:

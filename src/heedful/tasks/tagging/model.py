@@ -17,9 +17,9 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
 from heedful.nn.model import EncoderModel, ModelWithHead
 from heedful.nn.pack_left import gather_time
+from heedful.tasks.spelling import BYTES
 
 PADDING = -100  # in labels: no word
-BYTES = 16  # of the spelling of a word: half of them its first, half its last ones
 
 
 class TaggingModel(ModelWithHead):

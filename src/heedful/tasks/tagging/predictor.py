@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast, overload
 import torch
 from torch import Tensor
 
-from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.samples import Sample
 from heedful.data.sources import find_path
 from heedful.data.tagged import TaggedSentence, TaggedSource, find_split_file, parse_numbers
@@ -113,29 +113,27 @@ class Tagger(Predictor):
         split = options.pop("split_punctuation", False)
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, but the only option of tagging is split_punctuation")
-        number, remaining = 1, iter(texts)
-        while chunk := list(islice(remaining, CHUNK_LINES)):
-            yield from self.tag(chunk, number, split_punctuation=split)
-            number += len(chunk)
+        remaining = iter(texts)
+        return self.tag_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), split)
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
     ) -> Iterator[TagPrediction]:
-        number = 1
         if self.tagged.features:
             chunks = join_lines(chunks)
         elif not self.tagged.reads_spelling:
             chunks = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
-        for chunk in chunks:
-            yield from self.tag(chunk, number, split_punctuation=options.split_punctuation)
-            number += len(chunk)
+        return self.tag_chunks(chunks, options.split_punctuation)
 
-    def tag(self, texts: Sequence[Input], number: int, *, split_punctuation: bool) -> Iterator[TagPrediction]:
-        """The labels of texts, in batches of similar length; number: of the first text, for errors."""
-        data, labels = self.tagged, self.run.task.known_labels
-        if data.features and split_punctuation:
+    def tag_chunks(self, chunks: Iterable[Sequence[Input]], split_punctuation: bool) -> Iterator[TagPrediction]:
+        if self.tagged.features and split_punctuation:
             raise ConfigError("split_punctuation has no effect on a run trained on numbers", hint="remove it")
-        words = [self.words_of(text, f"text {at}", split_punctuation) for at, text in enumerate(texts, start=number)]
+        for _, texts in checked_chunks(chunks, partial(self.words_of, split_punctuation)):
+            yield from self.tag(texts)
+
+    def tag(self, words: Sequence[list[Word]]) -> Iterator[TagPrediction]:
+        """The labels of the words of texts, in batches of similar length."""
+        data, labels = self.tagged, self.run.task.known_labels
         sentences = [TaggedSentence(1, [w.text for w in one], [""] * len(one), list(range(1, len(one) + 1))) for one in words]
         rows = data.encode(sentences, self.system.target_tokenizer)
         chosen: list[list[tuple[str, float]]] = [[] for _ in words]
@@ -150,9 +148,9 @@ class Tagger(Predictor):
                 self.run.task.has_spans,
             )
 
-    def words_of(self, text: Input, place: str, split_punctuation: bool) -> list[Word]:
+    def words_of(self, split_punctuation: bool, text: Input, number: int) -> list[Word]:
         """The words of an input; of numbers, its vectors as lines."""
-        features = self.tagged.features
+        features, place = self.tagged.features, f"text {number}"
         if not features:
             if not isinstance(text, str):
                 raise ConfigError(f"{place} is {text!r:.60}; expected a text")
@@ -161,10 +159,10 @@ class Tagger(Predictor):
         if not isinstance(text, str):
             text = "\n".join("\t".join(map(str, vector)) for vector in text)
         words, start = [], 0
-        for number, line in enumerate(text.split("\n") if text else [], start=1):
-            size = len(parse_numbers(line, f"{place} line {number}"))
+        for at, line in enumerate(text.split("\n") if text else [], start=1):
+            size = len(parse_numbers(line, f"{place} line {at}"))
             if size != features:
-                raise ConfigError(f"{place} line {number} has {size} numbers; expected {features}, as in the training data")
+                raise ConfigError(f"{place} line {at} has {size} numbers; expected {features}, as in the training data")
             words.append(Word(line, start, start + len(line)))
             start += len(line) + 1
         return words
@@ -213,12 +211,13 @@ class Tagger(Predictor):
             yield partial(sentence_losses, self.tagger, batch, len(chosen))
 
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
-        """The text with the labels of its words; target: labels separated by spaces, default: the predicted ones."""
+        """The text, or lines of numbers separated by tabs, with the labels of its words; target: labels separated by spaces,
+        default: the predicted ones."""
         refuse_empty(text)
-        self.refuse_numbers()
+        text = text.strip("\n")
         if config is not None:
             raise ConfigError("search options have no effect on a tagger, which decodes no text", hint="remove them")
-        (predicted,) = self.tag([text], 1, split_punctuation=False)
+        (predicted,) = self.predictions([text])
         labels, known = predicted.labels if target is None else target.split(), self.run.task.known_labels
         if len(labels) != len(predicted.words):
             raise ConfigError(f"given {len(labels)} labels, expected one for each of {len(predicted.words)} words")
@@ -226,7 +225,8 @@ class Tagger(Predictor):
             lookup(label, dict.fromkeys(known), "label")
         rows = self.tagged.encode([forced.untagged(predicted.words)], self.system.target_tokenizer)
         if len(rows) > 1:
-            raise ConfigError(f"given a text of more than {self.run.data.max_length} tokens, expected at most as many")
+            unit = "frames" if self.tagged.features else "tokens"
+            raise ConfigError(f"given a text of more than {self.run.data.max_length} {unit}, expected at most as many")
         return forced.encode_row(rows[0], text, labels, known, self.system)
 
     def decode_example(
@@ -257,15 +257,14 @@ class Tagger(Predictor):
         return self.samples_of(TaggedSource(find_path(str(path))))
 
     def samples_of(self, file: TaggedSource) -> Iterator[Sample]:
-        self.refuse_numbers()
-        return map(forced.sample_of, self.tagged.sentences(file))
+        return map(partial(forced.sample_of, self.between), self.tagged.sentences(file))
 
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Missing labels are predicted; sentences that are longer than a row are left out."""
         fitting = []
         for sample in samples:
             text = sample.target or ""
-            words = text.split()
+            words = text.split("\n") if self.tagged.features else text.split()
             labels = (
                 next(iter(self.predictions([text]))).labels if sample.label is None else sample.label.split(forced.SEPARATOR)
             )
@@ -274,10 +273,10 @@ class Tagger(Predictor):
             fitting += [(sample, row) for row in rows if len(rows) == 1]
         return forced.tagged_batches(self.tagger, self.system, self.tagged, fitting)
 
-    def refuse_numbers(self) -> None:
-        """Raise an error for a run on numeric sequences, which have no tokens to show."""
-        if self.tagged.features:
-            raise self.no_analysis()
+    @property
+    def between(self) -> str:
+        """What separates the words of a text, or the frames of a numeric sequence."""
+        return "\n" if self.tagged.features else " "
 
 
 def sentence_losses(model: TaggingModel, batch: TagBatch, count: int) -> Tensor:

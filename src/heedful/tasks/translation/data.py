@@ -54,7 +54,7 @@ class TranslationData:
     def files(self) -> list[Path]:
         corpora = [corpus for split in splits_of(self.data) for corpus in split]
         alignments = [find_path(corpus.alignment) for corpus in corpora if corpus.alignment]
-        return [*(file for corpus in corpora for file in files_of(corpus)), *alignments]
+        return list(dict.fromkeys([*(file for corpus in corpora for file in files_of(corpus)), *alignments]))
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """The lines that the tokenizer of a side is trained on."""
@@ -96,4 +96,5 @@ def format_examples(examples: Iterable[Any]) -> ExampleFile:
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise DataError(f"example {number} is {example!r:.60}; expected a pair of texts, (source, target)")
         rows.append(json.dumps({"source": texts[0], "target": texts[1]}, ensure_ascii=False))
-    return ExampleFile(".jsonl", "".join(f"{row}\n" for row in rows), "jsonl", {"fields": ["source", "target"]})
+    options = {"split": [1.0, 0.0, 0.0]}
+    return ExampleFile(".jsonl", "".join(f"{row}\n" for row in rows), "jsonl", {"fields": ["source", "target"]}, options)

@@ -11,6 +11,7 @@ RECIPE = """\
 train = { tsv = "train.tsv" }         # source TAB target, plain or .gz; relative to this folder
 valid = { tsv = "valid.tsv" }         # two aligned files: { source = "valid.en", target = "valid.it" }
 test = { tsv = "test.tsv" }           # JSON lines: { jsonl = "test.jsonl", fields = ["en", "it"] }
+# one file: remove valid and test, and write split = [0.8, 0.1, 0.1]
 batch_tokens = 1024                   # tokens of a batch, on either side
 
 [task]

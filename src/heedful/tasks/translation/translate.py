@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.data.input_lines import chunk_lines, refuse_too_long
+from heedful.data.input_lines import checked_chunks, chunk_lines, refuse_too_long
 from heedful.data.split_text import join_translations, split_to_fit
 from heedful.errors import ConfigError
 from heedful.nn.decoder_state import States
@@ -111,11 +111,22 @@ def translate_chunks(
     system: System, chunks: Iterable[Sequence[str]], config: SearchConfig, prefixes: Iterable[str] | None = None
 ) -> Iterator[Translation]:
     """`translate` for lines in chunks: the translations of a chunk are yielded before the next chunk is read."""
+    for first, given in checked_chunks(with_prefixes(chunks, prefixes), check_line):
+        yield from translate_chunk(system, given, config, first - 1)
+
+
+class InputLine(NamedTuple):
+    text: str
+    prefix: str  # that its translation must start with
+
+
+def with_prefixes(chunks: Iterable[Sequence[str]], prefixes: Iterable[str] | None) -> Iterator[list[InputLine]]:
+    """Yield each line with its prefix, in chunks; an error unless there is one for each line."""
     prefix_lines = None if prefixes is None else iter(prefixes)
     number = 0
     for chunk in chunks:
         given = [""] * len(chunk) if prefix_lines is None else list(islice(prefix_lines, len(chunk)))
-        yield from translate_chunk(system, chunk[: len(given)], given, config, number)
+        yield [InputLine(*line) for line in zip(chunk, given, strict=False)]
         number += len(given)
         if len(given) < len(chunk):
             raise ConfigError(f"line {number + 1} has no prefix: {number} prefixes were given; expected one for each line")
@@ -123,15 +134,18 @@ def translate_chunks(
         raise ConfigError(f"more prefixes were given than the {number} lines; expected one for each line")
 
 
-def translate_chunk(
-    system: System, lines: Sequence[str], prefixes: Sequence[str], config: SearchConfig, number: int
-) -> list[Translation]:
+def check_line(line: InputLine, number: int) -> InputLine:
+    """The line; an error if it is too long."""
+    refuse_too_long(line.text, f"line {number}")
+    refuse_too_long(line.prefix, f"the prefix of line {number}")
+    return line
+
+
+def translate_chunk(system: System, given: Sequence[InputLine], config: SearchConfig, number: int) -> list[Translation]:
     """Translate some lines at once; number: the number of the first line, from 0."""
+    lines, prefixes = [line.text for line in given], [line.prefix for line in given]
     pieces: list[Piece] = []
     pieces_of: list[range] = []  # indices of each line's pieces
-    for at, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), start=number + 1):
-        refuse_too_long(line, f"line {at}")
-        refuse_too_long(prefix, f"the prefix of line {at}")
     encoded = system.source_tokenizer.encode_many(lines)
     for index, (line, ids, prefix) in enumerate(zip(lines, encoded, prefixes, strict=True)):
         parts = split_line(system, line, ids)

@@ -1,0 +1,273 @@
+"""How well the starter recipes of `heed new` do as they stand, on about 10,000 rows of real data.
+
+    HEED_DATA=/where/corpora/are python benchmarks/starters.py                       all tasks -> results/starters.json
+    HEED_DATA=/where/corpora/are python benchmarks/starters.py tagging language --rows 2000
+
+For each task: `heed new` writes the starter into an empty folder, its example files are replaced by rows of a corpus, and
+`heed train` and `heed evaluate` run as printed, from another folder. The recipes stop after three minutes by themselves. Beside
+the figure are baselines on the same test data: simple models that need no training, or only counts.
+
+    classification   phrases of SST-2, positive or negative              the most frequent label, linear models of words
+    tagging          UD English EWT, universal part of speech            the most frequent label of each word
+    masked           WikiText-2                                          the most frequent token
+    language         WikiText-2                                          counts of tokens, and of pairs of tokens
+    translation      Multi30k, English to German                         the source itself, the nearest source's translation
+    embedding        dialogues: a turn and its reply                     word vectors weighted by rarity (tf-idf)
+    span             generated questions about where things are          the place that is mentioned first
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from claims.answering import example as question
+from peers.machine import machine_info
+
+import heedful
+from heedful.data.corpus_text import open_text, passages
+from heedful.data.input_lines import read_texts
+from heedful.data.sources import find_path
+from heedful.data.splits import splits_of
+from heedful.evaluation.tables import table
+from heedful.tasks.translation.data import examples_of
+
+ROWS, SEED = 10_000, 5
+BIGRAM = 0.7  # weight of pairs of tokens, in the mean with single tokens
+Heed = Callable[..., str]  # arguments of the command -> its standard output
+
+
+def read_corpus(name: str) -> Iterator[str]:
+    """The lines of a file of a corpus, plain or .gz."""
+    path = find_path(name)
+    return read_texts(path if path.exists() else find_path(f"{name}.gz"))
+
+
+def write_classification(folder: Path, rows: int) -> None:
+    """A sample: the corpus is sorted by alphabet."""
+    lines = list(read_corpus("sst2/train.tsv"))
+    chosen = random.Random(SEED).sample(lines, min(rows, len(lines)))
+    with (folder / "examples.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for label, text in (line.split("\t", 1) for line in chosen):
+            writer.writerow([text, "positive" if label == "1" else "negative"])
+
+
+def write_tagging(folder: Path, rows: int) -> None:
+    for split, count in counts(rows):
+        blocks = "\n".join(read_corpus(f"ud-en-ewt/{split}.conllu")).split("\n\n")
+        sentences = []
+        for block in blocks[:count]:
+            cells = [line.split("\t") for line in block.split("\n") if line and not line.startswith("#")]
+            sentences.append("".join(f"{cell[1]}\t{cell[3]}\n" for cell in cells if cell[0].isdigit()))
+        (folder / f"{split}.tsv").write_text("\n".join(sentences))
+
+
+def write_text(folder: Path, rows: int) -> None:
+    for split, count in counts(rows):
+        lines = islice((line for line in read_corpus(f"wikitext2/{split}.txt") if line.strip()), count)
+        (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines))
+
+
+def write_translation(folder: Path, rows: int) -> None:
+    names = {"train": "train", "valid": "valid", "test": "test2016"}
+    for split, count in counts(rows):
+        pairs = zip(*(read_corpus(f"multi30k/{names[split]}.{language}") for language in ("en", "de")), strict=True)
+        (folder / f"{split}.tsv").write_text("".join("\t".join(pair) + "\n" for pair in islice(pairs, count)))
+
+
+def write_embedding(folder: Path, rows: int) -> None:
+    dialogues = (line.split("\t") for line in read_corpus("dialogue-sgd/train.txt"))
+    turns = (pair for turns in dialogues for pair in zip(turns[::2], turns[1::2], strict=False))  # a question and its reply
+    with (folder / "examples.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "similar"), *islice(dict.fromkeys(turns), rows)])
+
+
+def write_span(folder: Path, rows: int) -> None:
+    made = dict.fromkeys(question(random.Random(f"{SEED} {at}")) for at in range(rows))
+    names = ("question", "context", "answer", "answer_start")
+    lines = (json.dumps(dict(zip(names, one, strict=True))) for one in made)
+    (folder / "examples.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+def counts(rows: int) -> list[tuple[str, int]]:
+    """The rows of each file of a starter with three files."""
+    return [("train", rows), ("valid", max(rows // 10, 1)), ("test", max(rows // 10, 1))]
+
+
+def reported_baselines(metric: str, run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    """The baselines of `heed evaluate --baselines`."""
+    found = report["baselines"]
+    return {name: value[metric] if isinstance(value, dict) else value for name, value in found.items()}
+
+
+def most_frequent_token(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    return {"the most frequent token": report["figures"]["unigram_accuracy"]}
+
+
+def counted_tokens(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    """Perplexity by counts of tokens plus one, and by their mean with the shares of the tokens that follow each token."""
+    generator = heedful.TextGenerator.load(run, device="cpu")
+    data, tokenizer = generator.run.data, generator.system.target_tokenizer
+    train, test = (open_text(passages(data, split), tokenizer).ids.astype(np.int64) for split in ("train", "test"))
+    single = np.bincount(train, minlength=len(tokenizer)) + 1.0
+    single /= single.sum()
+    following = Counter(zip(train[:-1].tolist(), train[1:].tolist(), strict=True))
+    before = Counter(train[:-1].tolist())
+    unigram = single[test[1:]]
+    shares = [following[a, b] / max(before[a], 1) for a, b in zip(test[:-1].tolist(), test[1:].tolist(), strict=True)]
+    bigram = BIGRAM * np.array(shares) + (1 - BIGRAM) * unigram
+    return {name: float(np.exp(-np.log(p).mean())) for name, p in (("single tokens", unigram), ("pairs of tokens", bigram))}
+
+
+def copied_and_nearest(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    """BLEU of the source itself, and of the translation of the training source with the most similar words."""
+    translator = heedful.Translator.load(run, device="cpu")
+    data = translator.run.data
+    train, test = (examples_of(getattr(splits_of(data), split), data.max_ratio) for split in ("train", "test"))
+    nearest = word_similarities(test.sources, train.sources).argmax(1)
+    guesses = {"the source itself": test.sources, "the nearest source": [train.references[at] for at in nearest.tolist()]}
+    return {name: heedful.bleu(guess, test.references).value for name, guess in guesses.items()}
+
+
+def rarity_of_words(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    """The mean reciprocal rank of each reply among all replies of the test data."""
+    embedder = heedful.Embedder.load(run, device="cpu")
+    pairs = embedder.similar.examples("test") or []
+    replies = list(dict.fromkeys(pair.positive for pair in pairs))
+    scores = word_similarities([pair.anchor for pair in pairs], replies)
+    own = np.array([replies.index(pair.positive) for pair in pairs])
+    ranks = (scores >= scores[np.arange(len(pairs)), own][:, None]).sum(1)  # ties are ranked before it
+    return {"tf-idf": float((1 / ranks).mean())}
+
+
+def first_place(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    extractor = heedful.SpanExtractor.load(run, device="cpu")
+    questions = extractor.questions("test")
+    first = [one.context.split(" is ", 1)[1].split(".")[0] for one in questions]
+    return {"first place": sum(a == one.answers[0].text for a, one in zip(first, questions, strict=True)) / len(first)}
+
+
+def word_similarities(texts: Sequence[str], others: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The cosine similarity of each text with each of the others, by words weighted with ln(others / others with the word)."""
+    tokens = [[text.lower().split() for text in several] for several in (texts, others)]
+    index = {word: at for at, word in enumerate(dict.fromkeys(word for words in tokens[1] for word in words))}
+    found = Counter(word for words in tokens[1] for word in set(words))
+    weights = np.array([math.log(1 + len(others) / found[word]) for word in index])
+    rows = []
+    for several in tokens:
+        matrix = np.zeros((len(several), len(index)), np.float32)
+        for at, words in enumerate(several):
+            for word in words:
+                if word in index:
+                    matrix[at, index[word]] += weights[index[word]]
+        rows.append(matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9))
+    return cast("np.ndarray[Any, np.dtype[np.float64]]", rows[0] @ rows[1].T)
+
+
+class Trial(NamedTuple):
+    """The data of a starter, and what is compared."""
+
+    corpus: str
+    write: Callable[[Path, int], None]  # the example files, of so many rows
+    metric: str
+    baselines: Callable[[Path, Mapping[str, Any]], dict[str, float]]  # run, report of `heed evaluate` -> figures
+    options: tuple[str, ...] = ()  # of `heed evaluate`
+
+
+REPORTED = ("--baselines", "--bootstrap", "0")
+TRIALS = {
+    "classification": Trial("SST-2", write_classification, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
+    "tagging": Trial("UD English EWT", write_tagging, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
+    "masked": Trial("WikiText-2", write_text, "accuracy", most_frequent_token),
+    "language": Trial("WikiText-2", write_text, "perplexity", counted_tokens),
+    "translation": Trial("Multi30k en-de", write_translation, "bleu", copied_and_nearest),
+    "embedding": Trial("SGD dialogues", write_embedding, "mrr", rarity_of_words),
+    "span": Trial("generated", write_span, "exact_match", first_place),
+}
+LOWER = {"perplexity"}  # metrics of which less is better
+
+
+def run_heed(elsewhere: Path, *arguments: str) -> str:
+    """The command in a process of its own."""
+    environment = os.environ | {"HEED_DATA": str(Path(os.environ.get("HEED_DATA", "data")).resolve())}
+    command = [sys.executable, "-m", "heedful", *arguments]
+    return subprocess.run(command, cwd=elsewhere, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def measure(task: str, folder: Path, rows: int, heed: Heed, changes: Sequence[str] = ()) -> dict[str, Any]:
+    """Train and evaluate the starter of a task in an empty folder; changes: overrides of `heed train`, for a short trial."""
+    trial, project, run = TRIALS[task], folder / task, folder / task / "run"
+    heed("new", task, str(project))
+    trial.write(project, rows)
+    start = time.perf_counter()
+    heed("train", str(project / "recipe.toml"), *changes, "--run", str(run))
+    seconds = time.perf_counter() - start
+    report = json.loads(heed("evaluate", str(run), *trial.options, "--json"))
+    figure = find_figure(report, trial.metric)
+    baselines = trial.baselines(run, report)
+    sign = -1 if trial.metric in LOWER else 1
+    return {
+        "task": task,
+        "corpus": trial.corpus,
+        "rows": rows,
+        "train_seconds": round(seconds, 1),
+        "metric": trial.metric,
+        "value": round(figure, 4),
+        "baselines": {name: round(value, 4) for name, value in baselines.items()},
+        "better_than_all": all(sign * figure > sign * value for value in baselines.values()),
+        **({"changes": list(changes)} if changes else {}),
+    }
+
+
+def find_figure(report: Mapping[str, Any], metric: str) -> float:
+    """A figure of `heed evaluate --json`; that of translation has scores."""
+    return float(report["figures"][metric] if "figures" in report else report["scores"][metric]["value"])
+
+
+def result_table(results: Sequence[Mapping[str, Any]]) -> str:
+    rows = [("task", "data", "rows", "seconds", "metric", "starter", "baselines")]
+    for one in results:
+        others = ", ".join(f"{name} {value:.4g}" for name, value in one["baselines"].items())
+        numbers = f"{one['rows']:,}", f"{one['train_seconds']:.0f}", one["metric"], f"{one['value']:.4g}"
+        rows.append((one["task"], one["corpus"], *numbers, others))
+    return table(rows, width=10_000)
+
+
+def main(arguments: Sequence[str] | None = None, heed: Heed | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", help=f"Default: all of {', '.join(TRIALS)}.")
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--change", action="append", default=[], help="An override of the recipe, for a short trial.")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "starters.json")
+    options = parser.parse_args(arguments)
+    results = []
+    with tempfile.TemporaryDirectory() as name:
+        folder, elsewhere = Path(name) / "projects", Path(name) / "elsewhere"
+        elsewhere.mkdir()
+        for task in options.tasks or TRIALS:
+            results.append(measure(task, folder, options.rows, heed or partial(run_heed, elsewhere), options.change))
+            print(result_table(results[-1:]), flush=True)
+    options.output.write_text(json.dumps(machine_info() | {"starters": results}, indent=1) + "\n")
+    print(f"\n{result_table(results)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

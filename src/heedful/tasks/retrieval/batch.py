@@ -1,0 +1,28 @@
+"""A batch of questions and answers as tensors; the two sides are padded to lengths of their own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class ReplyBatch(NamedTuple):
+    questions: Tensor  # (rows, question time)
+    question_lengths: Tensor  # (rows,)
+    answers: Tensor  # (rows, 1 + negatives, answer time): the answer of each row, then its hard negatives
+    answer_lengths: Tensor  # (rows, 1 + negatives): tokens of each text; 0: there is none
+    allowed: Tensor  # (rows, rows, 1 + negatives): whether a row is compared with a candidate
+
+    def pin(self) -> ReplyBatch:
+        return ReplyBatch(*(tensor.pin_memory() for tensor in self))
+
+    def to(self, device: torch.device) -> ReplyBatch:
+        return ReplyBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    def rows(self, start: int, end: int) -> ReplyBatch:
+        """The rows from start to end, compared with each other only."""
+        part = slice(start, end)
+        questions, question_lengths, answers, answer_lengths = (tensor[part] for tensor in self[:4])
+        return ReplyBatch(questions, question_lengths, answers, answer_lengths, self.allowed[part, part])
