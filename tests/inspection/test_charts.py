@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 
 from heedful.inspection.drawing.charts import dials, heatmap_chart, line_chart, ticks
-from heedful.inspection.drawing.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stack
+from heedful.inspection.drawing.figure import ACCENT, FAINT, Heatmap, Label, Polyline, heatmap, stack
+from heedful.inspection.drawing.plots import save
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,8 @@ def test_stacked_figures_are_placed_below_each_other() -> None:
     for before, after in zip(both.marks[:half], both.marks[half:], strict=True):
         if isinstance(before, Label) and isinstance(after, Label):
             assert (after.x, after.y) == (before.x, before.y + one.height)
+
+
+def test_a_picture_of_an_empty_output_has_no_heatmap(tmp_path: Path) -> None:
+    save(heatmap(torch.zeros(0, 3), [], ["a", "b", "c"], "attention"), tmp_path / "empty.png")
+    assert (tmp_path / "empty.png").stat().st_size > 0

@@ -92,6 +92,8 @@ def draw_line(axes: Any, line: Line) -> None:
 
 
 def draw_heatmap(axes: Any, heatmap: Heatmap) -> None:
+    if not heatmap.values.numel():  # the model's output is empty
+        return
     colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
     extent = (heatmap.x, heatmap.x + heatmap.width, heatmap.y + heatmap.height, heatmap.y)
     axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest")
