@@ -809,7 +809,7 @@ ROWS = [
         "missing folder",
         "the missing folder of a classifier's data is not named",
         "src/heedful/tasks/predictor.py",
-        "    if data.folder is None or getattr(data, split) is not None or find_path(data.folder).is_dir():\n",
+        "    if folder is None or getattr(data, split) is not None or find_path(folder).is_dir():\n",
         "    if True:\n",
         ("tests/tasks/classification/test_classifier.py::test_a_missing_data_folder_is_reported",),
     ),
