@@ -179,7 +179,8 @@ def options_of(command: str) -> dict[str, str]:
 
 
 def cases() -> Iterator[Case]:
-    """Every option of every command with every task; an option of SHARED with the task that it has been tried with least."""
+    """Every option of every command with every task; an option of SHARED with every command, with the task that it has been
+    tried with least, then with the tasks that are left."""
     tried: Counter[tuple[str, str]] = Counter()
     for command, tasks in COMMANDS.items():
         for option in options_of(command):
@@ -189,6 +190,11 @@ def cases() -> Iterator[Case]:
             task = min(tasks, key=lambda task: tried[option, task])
             tried[option, task] += 1
             yield Case(command, option, task)
+    for command, tasks in COMMANDS.items():
+        for option in [option for option in SHARED if option in options_of(command)]:
+            for task in [task for task in tasks if not tried[option, task]]:
+                tried[option, task] += 1
+                yield Case(command, option, task)
 
 
 def split(arguments: str, paths: dict[str, Path]) -> list[str]:

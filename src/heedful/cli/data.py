@@ -29,9 +29,9 @@ def list_catalog(json: Json = False) -> None:
         return
     rows = [(str(one["name"]), str(one["task"]), "yes" if one["here"] else "no", str(one["terms"])) for one in corpora]
     print_text(table([("name", "task", "local", "license"), *rows]))
-    print_text('\nToys, generated examples with exact answers: data.builtin = "NAME" with data.form as below.\n')
-    lines = [(toy["name"], toy["form"], toy["summary"], shorten(toy["example"])) for toy in toys]
-    print_text(table([("toy", "form", "what", "example"), *lines], width=200))
+    print_text('\nToys, generated examples with exact answers: data.builtin = "NAME"\n')
+    lines = [(toy["name"], toy["form"], f"{toy['summary']}; {shorten(toy['example'])}") for toy in toys]
+    print_text(table([("toy", "data.form", "what, and an example"), *lines]))
 
 
 def shorten(example: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast, get_args
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT
-from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.samples import Sample
 from heedful.data.similar import SimilarTexts
 from heedful.errors import ConfigError, lookup
@@ -200,10 +200,7 @@ class Retriever(NearestTextPredictor):
         chosen: Match = match or self.run.task.match
         lookup(chosen, dict.fromkeys(map(str, get_args(Match))), "match")
         for number, turns in enumerate(questions, start=1):
-            if not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
-                raise ConfigError(f"question {number} is {list(turns)!r:.60}; expected texts with at least one word")
-            for turn in turns:
-                refuse_too_long(turn, f"question {number}")
+            check_question(turns, number)
         return self.knowledge.search(self.encode_questions(questions), chosen, top)
 
     def reply(
@@ -244,8 +241,7 @@ class Retriever(NearestTextPredictor):
         return self.retrieve(noted, options.top, options.match)
 
     def retrieve(self, chunks: Iterable[Sequence[str]], top: int, match: Match | None) -> Iterator[RetrievedAnswers]:
-        for chunk in chunks:
-            questions = [tuple(line.split("\t")) for line in chunk]
+        for _, questions in checked_chunks(chunks, lambda line, number: check_question(line.split("\t"), number)):
             for question, answers in zip(questions, self.search_many(questions, top, match), strict=True):
                 yield RetrievedAnswers(question, answers, top > 1)
 
@@ -304,3 +300,12 @@ class Retriever(NearestTextPredictor):
             chosen = range(at, min(at + data.data.batch, len(encoded.questions)))
             batch = data.collate(encoded, chosen, encoded.width, padding)
             yield partial(row_losses, self.dual_encoder, batch.to(self.system.device), config.temperature)
+
+
+def check_question(turns: Sequence[str], number: int) -> tuple[str, ...]:
+    """The turns of a question; an error if one has no word or is too long."""
+    if not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
+        raise ConfigError(f"question {number} is {list(turns)!r:.60}; expected texts with at least one word")
+    for turn in turns:
+        refuse_too_long(turn, f"question {number}")
+    return tuple(turns)
