@@ -20,9 +20,9 @@ from time import sleep
 
 from heedful.storage.reading import read_bytes
 
-PERIOD = 0.2  # seconds between two measurements
-BUSY, FREE = 0.40, 0.04  # seconds per second that threads waited for a core: above BUSY they sleep, below FREE they spin
-CALM = 10  # free periods in a row before threads spin again
+PERIOD = 0.1  # seconds between two measurements
+BUSY, FREE = 0.60, 0.04  # seconds per second that threads waited for a core: above BUSY they sleep, below FREE they spin
+CALM = 20  # free periods in a row before threads spin again
 WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # environment variables that set how threads wait
 TASKS = Path("/proc/self/task")
 
