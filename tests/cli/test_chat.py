@@ -77,6 +77,14 @@ class Terminal:
         before, _, self.seen = self.seen.partition(text)
         return before
 
+    def wait_for_line_editing(self) -> None:
+        """Wait until readline reads keys: a Ctrl-C between the prompt and that moment has an effect only at the next key."""
+        deadline = time.monotonic() + TIMEOUT
+        while termios.tcgetattr(self.main)[3] & termios.ICANON:
+            assert time.monotonic() < deadline, "readline does not edit the line"
+            time.sleep(0.01)
+        time.sleep(0.1)
+
     def line(self, text: str) -> str:
         """Send a line; return what is shown until the next prompt."""
         self.send(f"{text}\n")
@@ -162,6 +170,7 @@ def test_ctrl_c_ends_the_reply_or_the_line_and_ctrl_d_the_conversation(terminal:
         chat.expect("interrupted; this turn is not part of the history")
         chat.expect("> ")
     assert "there is no turn to undo" in chat.line("/undo")
+    chat.wait_for_line_editing()
     chat.send("half a line\x03")
     chat.expect("> ")
     chat.resize(40, 30)
