@@ -34,7 +34,7 @@ from heedful.tasks.predictor import (
 from heedful.tasks.system import System
 from heedful.tasks.translation.data import Examples
 from heedful.tasks.translation.evaluate import Scored, score_pairs
-from heedful.tasks.translation.translate import Candidate, Piece, decode_by_steps, translate_chunks
+from heedful.tasks.translation.translate import Candidate, Piece, candidate_rows, decode_by_steps, translate_chunks
 
 UNFINISHED = "\ufffd"  # the replacement of a character whose last bytes are still missing
 
@@ -49,14 +49,11 @@ class Reply(NamedTuple):
         return self.candidates[0].text
 
     def rows(self) -> list[str]:
-        """The lines to print: the reply, or the score and the text of every candidate."""
-        if len(self.candidates) == 1:
-            return [self.text]
-        return [f"{candidate.score:.4f}\t{candidate.text}" for candidate in self.candidates]
+        return candidate_rows(self.candidates)
 
     def to_dict(self) -> dict[str, Any]:
         best = self.candidates[0]
-        candidates = [{"text": c.text, "score": c.score, "log_probability": c.log_probability} for c in self.candidates]
+        candidates = [candidate.to_dict() for candidate in self.candidates]
         return {"history": self.history, "reply": best.text, "score": best.score, "candidates": candidates}
 
 

@@ -69,6 +69,16 @@ class Candidate(NamedTuple):
     log_probability: float
     tokens: list[int]
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.text, "score": self.score, "log_probability": self.log_probability}
+
+
+def candidate_rows(candidates: Sequence[Candidate]) -> list[str]:
+    """The lines to print: the only text, or the score and the text of every candidate."""
+    if len(candidates) == 1:
+        return [candidates[0].text]
+    return [f"{candidate.score:.4f}\t{candidate.text}" for candidate in candidates]
+
 
 class Translation(NamedTuple):
     source: str
@@ -79,14 +89,11 @@ class Translation(NamedTuple):
         return self.candidates[0].text
 
     def rows(self) -> list[str]:
-        """The lines to print: the translation, or the score and the text of every candidate."""
-        if len(self.candidates) == 1:
-            return [self.text]
-        return [f"{candidate.score:.4f}\t{candidate.text}" for candidate in self.candidates]
+        return candidate_rows(self.candidates)
 
     def to_dict(self) -> dict[str, Any]:
         best = self.candidates[0]
-        candidates = [{"text": c.text, "score": c.score, "log_probability": c.log_probability} for c in self.candidates]
+        candidates = [candidate.to_dict() for candidate in self.candidates]
         found = {"source": self.source, "translation": best.text, "score": best.score}
         return found | {"log_probability": best.log_probability, "candidates": candidates}
 
