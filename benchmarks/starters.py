@@ -264,7 +264,7 @@ def main(arguments: Sequence[str] | None = None, heed: Heed | None = None) -> in
         for task in options.tasks or TRIALS:
             results.append(measure(task, folder, options.rows, heed or partial(run_heed, elsewhere), options.change))
             print(result_table(results[-1:]), flush=True)
-    options.output.write_text(json.dumps(machine_info() | {"starters": results}, indent=1) + "\n")
+            options.output.write_text(json.dumps(machine_info() | {"starters": results}, indent=1) + "\n")
     print(f"\n{result_table(results)}")
     return 0
 
