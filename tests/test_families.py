@@ -88,7 +88,7 @@ def test_the_report_has_a_row_for_each_family(measured: dict[str, Any]) -> None:
     assert [len(row) for row in rows] == [len(head)] * 2
     row = dict(zip(head, rows[1], strict=True))
     assert (row["recipe"], row["steps"]) == ("`demo-luong`", "2")
-    assert row["weights"] == f"{measured['luong']['parameters']:,}"
+    assert row["parameters"] == f"{measured['luong']['parameters']:,}"
     assert "30 unseen sentences" in families_text(measured)
 
 
