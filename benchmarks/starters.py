@@ -185,7 +185,7 @@ class Trial(NamedTuple):
     """The data of a starter, and what is compared."""
 
     corpus: str
-    write: Callable[[Path, int], None]  # the example files, of so many rows
+    write: Callable[[Path, int], None]  # writes the example files; the number is that of rows
     metric: str
     baselines: Callable[[Path, Mapping[str, Any]], dict[str, float]]  # run, report of `heed evaluate` -> figures
     options: tuple[str, ...] = ()  # of `heed evaluate`

@@ -29,7 +29,7 @@ TaggedToy = Literal["tag-by-context", "echo"]
 DialogueToy = Literal["two-turns-back"]
 
 SHORT = range(3, 9)  # words of a sentence
-NAMES = 1_000_000  # so many that a name is hardly ever seen twice
+NAMES = 1_000_000  # large, so that a name is rarely seen twice
 MAX_MISSES = 100_000  # consecutive draws without an example of the split
 
 POSITIVE = ("good", "great", "lovely", "superb")
