@@ -164,6 +164,7 @@ OPTION_VALUES = {
     "output": ["{folder}/output.txt"],
     "top": ["3"],
     "replies": ["1"],
+    "stop": ["the"],
     "pooling": ["cls"],
     "match": ["questions"],
 }

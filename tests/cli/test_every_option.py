@@ -123,6 +123,7 @@ VALUES: dict[str, str | None] = {
     "split": "valid",
     "step": None,
     "steps": "3",
+    "stop": "dog",
     "top": "3",
     "symmetrize": "union",
     "split_punctuation": None,

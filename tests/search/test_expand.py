@@ -13,7 +13,7 @@ from tables import END, batch_of, greedy_search, log_probability, number, random
 
 from heedful.nn.decoder_state import State
 from heedful.search import Hypothesis, SourceBatch
-from heedful.search.expand import draw_tokens
+from heedful.search.expand import draw_tokens, draw_truncated
 
 HOT_DOGS, PANCAKES = 0, 2
 I_LIKE_TO_EAT = table_of({(): [0.8, 0.0, 0.2]}, limit=2)
@@ -130,7 +130,10 @@ def test_a_draw_inverts_the_truncated_distribution(weights: list[int], uniform: 
         if (top_k == 0 or rank < top_k) and sum(weights[t] for t in order[:rank]) / total < top_p
     ]
     scores = torch.tensor([weights], dtype=torch.float32).log()
-    token = int(draw_tokens(scores, torch.tensor([uniform]), top_k, top_p))
+    given = torch.tensor([uniform])
+    token = int(
+        draw_truncated(scores, given, torch.tensor([[top_k]]), torch.tensor([[top_p]])) if cuts else draw_tokens(scores, given)
+    )
     share, below = sum(weights[t] for t in kept), sum(weights[t] for t in order[: order.index(token)])
     assert weights[token] > 0
     slack = 1e-5  # of float32; on a boundary, either token is right

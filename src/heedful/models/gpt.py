@@ -13,8 +13,9 @@ The end token of the source and the start token of the target are the separator.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import model_validator
@@ -32,12 +33,13 @@ from heedful.models.family import (
     per_layer,
     refuse_pruned_positions,
 )
-from heedful.nn.attention import AttentionCore, NoHeads, join_heads, self_attention
+from heedful.nn.attention import AttentionCore, NoHeads, SelfAttention, join_heads, self_attention
 from heedful.nn.attention_pattern import PATTERNS, History, PatternCache, QueryKeyValue
-from heedful.nn.blocks import FEED_FORWARDS, NORMS
+from heedful.nn.blocks import FEED_FORWARDS, NORMS, FeedForward, PreNorm
 from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import Embeddings, Tie
+from heedful.nn.few_rows import ACTIVATIONS, few_rows_linear, fits_few_rows
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear
@@ -164,6 +166,28 @@ class GPTConfig(FamilyConfig):
         return problems
 
 
+class FusedLayer(NamedTuple):
+    """The parts of a pre-norm layer whose steps consist of four products, each one kernel (nn/few_rows.py)."""
+
+    attention: SelfAttention
+    attention_norm: nn.LayerNorm
+    feed_forward: FeedForward
+    feed_forward_norm: nn.LayerNorm
+
+    def fits(self, x: Tensor) -> bool:
+        products = self.attention.project, self.attention.out, self.feed_forward.rise, self.feed_forward.fall
+        return all(type(one) is Linear for one in products) and fits_few_rows(x, *(one.weight for one in products))
+
+    def compute(self, x: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
+        """attend: projected queries, keys and values -> context vectors."""
+        project, out, rise, fall = self.attention.project, self.attention.out, self.feed_forward.rise, self.feed_forward.fall
+        projected = few_rows_linear(x, project.weight, project.bias, norm=self.attention_norm)
+        x = few_rows_linear(attend(projected), out.weight, out.bias, residual=x)
+        activation = self.feed_forward.name
+        hidden = few_rows_linear(x, rise.weight, rise.bias, norm=self.feed_forward_norm, activation=activation)
+        return few_rows_linear(hidden, fall.weight, fall.bias, residual=x)
+
+
 class Layer(nn.Module):
     def __init__(self, config: GPTConfig, reach: ReachName, heads: int) -> None:
         super().__init__()
@@ -186,14 +210,9 @@ class Layer(nn.Module):
         """x (sources, new, dim); before: cached keys and values of this layer; history: those before convolution -> as x, and
         the new keys and values."""
         caches: list[PatternCache] = []
-        attention = self.self_attention
 
-        def attend(x: Tensor) -> Tensor:
-            qkv = QueryKeyValue(*attention.split(x))
-            if isinstance(attention, NoHeads):
-                empty = qkv.key.view(step.rows, step.time, 0, qkv.key.shape[-1])
-                caches.append(PatternCache(empty, empty, None))
-                return attention(x, qkv.key, qkv.value, None)
+        def attend(attention: SelfAttention, projected: Tensor) -> Tensor:
+            qkv = QueryKeyValue(*attention.split_projected(projected))
             if step.whole:
                 assert self.reading is not None, "a layer with heads has hook points for the source"
                 core = self.reading if step.is_source else attention.core
@@ -201,12 +220,34 @@ class Layer(nn.Module):
             else:
                 context, new = self.attend_to_cache(attention.core, qkv, position, step, before, history)
             caches.append(new)
-            out: Tensor = attention.out(join_heads(context))
+            return join_heads(context)
+
+        def attend_and_project(x: Tensor) -> Tensor:
+            attention = self.self_attention
+            if isinstance(attention, NoHeads):
+                empty = x.new_zeros(step.rows, step.time, 0, attention.head_dim)
+                caches.append(PatternCache(empty, empty, None))
+                return attention(x, x, x, None)
+            out: Tensor = attention.out(attend(attention, attention.project(x)))
             return out
 
-        x = self.self_attention_residual(x, attend)
-        x = self.feed_forward_residual(x, self.feed_forward)
+        fused = self.fused()
+        if fused is not None and fused.fits(x):
+            x = fused.compute(x, partial(attend, fused.attention))
+        else:
+            x = self.self_attention_residual(x, attend_and_project)
+            x = self.feed_forward_residual(x, self.feed_forward)
         return self.read(x) if step.is_source else self.out(x), caches[0]
+
+    def fused(self) -> FusedLayer | None:
+        """The parts for kernels of few rows; None: they do not support this kind of layer."""
+        attention, residual = self.self_attention, self.self_attention_residual
+        feed_forward, second = self.feed_forward, self.feed_forward_residual
+        if isinstance(attention, NoHeads) or not isinstance(feed_forward, FeedForward) or feed_forward.name not in ACTIVATIONS:
+            return None
+        if not isinstance(residual, PreNorm) or not isinstance(second, PreNorm):
+            return None
+        return FusedLayer(attention, residual.norm, feed_forward, second.norm)
 
     def attend_to_cache(
         self, core: AttentionCore, qkv: QueryKeyValue, position: Position, step: StepContext, before: Tree, history: History

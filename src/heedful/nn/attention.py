@@ -115,7 +115,11 @@ class SelfAttention(nn.Module):
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(rows, time, dim) -> query, key, value, each (rows, heads, time, head_dim)."""
-        query, key, value = self.project(x).chunk(3, dim=-1)
+        return self.split_projected(self.project(x))
+
+    def split_projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(rows, time, 3 x heads x head_dim) -> as `split`."""
+        query, key, value = x.chunk(3, dim=-1)
         return split_heads(query, self.heads), split_heads(key, self.heads), split_heads(value, self.heads)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> Tensor:

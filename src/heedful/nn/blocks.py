@@ -62,7 +62,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, activation: str, dropout: float) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
+        self.name, self.activation = activation, ACTIVATIONS[activation]
         self.rise = linear(dim, hidden)
         self.dropout = Dropout(dropout)
         self.fall = linear(hidden, dim)

@@ -100,6 +100,28 @@ def select_sources(states: States, sources: Tensor, beam: int) -> States:
     return map_states(select, states)
 
 
+def pad_sources(states: States, count: int, beam: int) -> States:
+    """Append `count` sources of zeros, to be overwritten by `insert_sources`."""
+
+    def pad(x: Tensor, rows: int) -> Tensor:
+        return torch.cat((x, x.new_zeros(rows, *x.shape[1:])))
+
+    return map_states(
+        lambda state: map_rows(map_sources(state, lambda x: pad(x, count)), lambda x: pad(x, count * beam)), states
+    )
+
+
+def add_room(state: State, slots: int) -> State:
+    """The state with all its tokens as a prompt, and with `slots` free slots after it."""
+    assert state.owned_slots is not None and isinstance(state.filled, int), "a state with a cache, not in a CUDA graph"
+    end = state.filled
+
+    def resize(x: Tensor) -> Tensor:
+        return functional.pad(x[:, :end], (0, 0) * (x.dim() - 2) + (0, slots))
+
+    return state._replace(kv_cache=map_tree(resize, state.kv_cache), owned_slots=resize(state.owned_slots), reserved=end)
+
+
 def insert_sources(states: States, started: States, sources: Tensor, beam: int) -> None:
     """Overwrite the sources at indices `sources` with newly started ones, which have one row each.
 

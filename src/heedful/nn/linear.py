@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.nn.few_rows import few_rows_linear, fits_few_rows
 from heedful.nn.torch_private import onednn_linear
 
 ONEDNN = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
@@ -110,6 +111,8 @@ class Readout(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, dim) -> (…, vocab)."""
+        if fits_few_rows(hidden, self.weight):
+            return few_rows_linear(hidden, self.weight)  # for any vocabulary size; others need a multiple of 8 to be fast
         return apply(hidden, self.weight)
 
     if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from heedful.search.engine import (
     SourceBatch,
     Sources,
     search,
-    search_steps,
 )
-from heedful.search.hypothesis import Hypothesis, SearchConfig
+from heedful.search.hypothesis import Hypothesis, Sampling, SearchConfig
 from heedful.search.step_function import StepFunction, ensemble, step_function
 
 
@@ -51,6 +50,7 @@ __all__ = [
     "GraphInputs",
     "Hypothesis",
     "NonFiniteScores",
+    "Sampling",
     "SearchConfig",
     "SearchResult",
     "SourceBatch",
@@ -61,6 +61,5 @@ __all__ = [
     "length_limits",
     "search",
     "search_batch",
-    "search_steps",
     "step_function",
 ]

@@ -8,7 +8,7 @@ decodes text while the GPU computes. When few sources are left and none wait, th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from heedful.nn.decoder_state import (
     map_tree,
     mask_finished,
     move_sources,
+    pad_sources,
     select_rows,
     select_sources,
 )
@@ -38,12 +39,13 @@ from heedful.search.frontier import (
     collect_hypotheses,
     empty_frontier,
     insert,
+    join_frontiers,
     keep_sources,
     nonfinite_sources,
     record_finished,
     start_sources,
 )
-from heedful.search.hypothesis import Hypothesis, SearchConfig
+from heedful.search.hypothesis import Hypothesis, Sampling, SearchConfig
 from heedful.search.step_function import StepFunction
 
 COMPACT_EVERY = 8  # steps between two compactions of the cache: moving the used slots also has a cost
@@ -69,8 +71,10 @@ class SourceBatch(NamedTuple):
 
     states: States  # one row for each source
     limits: Tensor  # (sources,) maximum tokens of a hypothesis, the end token included
-    source_ids: Sequence[int]  # a unique number for each source; results and random numbers are keyed by it
+    source_ids: Sequence[int]  # a unique number for each source
     prefixes: Sequence[Sequence[int]]  # tokens that the hypotheses of each source must start with
+    starts: Sequence[int] | None = None  # first input of the decoder for each source; None: the start token
+    samplings: Sequence[Sampling] | None = None  # of each source; None: by the config, with the source id as random stream
 
 
 class GraphInputs(NamedTuple):
@@ -94,7 +98,7 @@ class Sources:
     graph: GraphInputs | None = None  # where given, steps are captured in a CUDA graph
 
 
-SearchResult = tuple[int, list[Hypothesis]]  # (source id, hypotheses, best first)
+SearchResult = tuple[int, list[Hypothesis]]  # (source id, hypotheses, best first; none: its scores were not finite)
 Engines = dict[Any, "Engine"]  # captured engines by their shape: a search of the same shape reuses the captured step
 
 
@@ -124,31 +128,24 @@ def search(
         engines.pop(old, None)
 
 
-def search_steps(
-    predict: StepFunction, sources: Sources, config: SearchConfig, *, start: int, end: int
-) -> Generator[list[int], None, list[Hypothesis]]:
-    """Search one source: yield the tokens of its first hypothesis after each step, and return all hypotheses, best first."""
-    engine = Engine(predict, replace(sources, graph=None), config, start=start, end=end)
-    results: list[SearchResult] = []
-    while engine.has_sources:
-        engine.step()
-        frontier = engine.frontier
-        tokens: list[int] = frontier.tokens[0, 0, : int(frontier.count[0])].tolist()
-        yield tokens[: tokens.index(end)] if end in tokens else tokens
-        results = engine.collect_finished()
-    return results[0][1]
-
-
 def run(engine: Engine) -> Iterator[SearchResult]:
     """Take steps until every source is finished."""
     results: list[SearchResult] = []
     while engine.has_sources:
         for _ in range(POLL_EVERY if engine.captures else 1):
             engine.step()
-        yield from results
+        yield from check_finite(results)
         results = engine.collect_finished()
         engine = engine.move_to_smaller()
-    yield from results
+    yield from check_finite(results)
+
+
+def check_finite(results: list[SearchResult]) -> list[SearchResult]:
+    """The results; a source without a hypothesis is an error."""
+    for source_id, hypotheses in results:
+        if not hypotheses:
+            raise NonFiniteScores(source_id)
+    return results
 
 
 class Engine:
@@ -200,7 +197,9 @@ class Engine:
     def add(self, batch: SourceBatch, indices: Sequence[int]) -> None:
         """Start the sources of a batch at these batch indices."""
         device = batch.limits.device
-        new = start_sources(self.config, batch.limits, batch.source_ids, batch.prefixes, self.start, self.sources.max_limit)
+        samplings = batch.samplings or [self.config.sampling(source_id) for source_id in batch.source_ids]
+        starts = batch.starts or [self.start] * len(batch.source_ids)
+        new = start_sources(self.config, batch.limits, samplings, batch.prefixes, starts, self.sources.max_limit)
         insert(self.frontier, new, torch.tensor(indices, device=device))
         for at, source_id in zip(indices, batch.source_ids, strict=True):
             self.source_ids[at] = source_id
@@ -259,8 +258,6 @@ class Engine:
             for i, hypotheses in zip(done, collect_hypotheses(self.frontier, done, self.config), strict=True):
                 source_id = self.source_ids[i]
                 assert source_id is not None
-                if not hypotheses:
-                    raise NonFiniteScores(source_id)
                 self.source_ids[i] = None
                 results.append((source_id, hypotheses))
         free = [i for i, source_id in enumerate(self.source_ids) if source_id is None]
@@ -271,6 +268,38 @@ class Engine:
         if not self.captures:
             self.compact_cache()
         return results
+
+    def unfinished_tokens(self, indices: Sequence[int]) -> list[list[int]]:
+        """The tokens so far of the first hypothesis at each of these batch indices, without an end token."""
+        at = torch.tensor(indices, device=self.frontier.done.device)
+        counts = self.frontier.count.index_select(0, at).tolist()
+        rows = self.frontier.tokens[:, 0].index_select(0, at).tolist()
+        rows = [row[:count] for row, count in zip(rows, counts, strict=True)]
+        return [row[: row.index(self.end)] if self.end in row else row for row in rows]
+
+    def stop(self, indices: Sequence[int]) -> None:
+        """End the search of the sources at these batch indices without a result; their places are free."""
+        if indices:
+            at = torch.tensor(indices, device=self.frontier.done.device)
+            self.frontier.done.index_fill_(0, at, True)
+            self.frontier.scores.index_fill_(0, at, -math.inf)
+        for i in indices:
+            self.source_ids[i] = None
+
+    def admit(self) -> None:
+        """Start waiting sources now: at free batch indices, or else at new ones, as far as the capacity allows."""
+        free = [i for i, source_id in enumerate(self.source_ids) if source_id is None]
+        batch = self.sources.start_batch(self.sources.capacity - len(self.source_ids) + len(free), 0)
+        if batch is None:
+            return
+        count, places = len(batch.limits), len(self.source_ids)
+        if (missing := count - len(free)) > 0:
+            assert not self.captures, "a captured step has a fixed number of sources"
+            new = empty_frontier(missing, self.sources.max_limit, self.sources.max_prefix, self.config, batch.limits.device)
+            self.states, self.frontier = pad_sources(self.states, missing, self.beam), join_frontiers(self.frontier, new)
+            self.source_ids += [None] * missing
+            free += range(places, places + missing)
+        self.insert(batch, free[:count])
 
     def move_to_smaller(self) -> Engine:
         """The engine to continue with: a smaller one where a captured step would mostly compute finished sources."""
@@ -302,7 +331,10 @@ class Engine:
         if batch is None:
             self.waiting = False
             return
-        indices = free[: len(batch.limits)]
+        self.insert(batch, free[: len(batch.limits)])
+
+    def insert(self, batch: SourceBatch, indices: list[int]) -> None:
+        """Replace the states of free batch indices by those of new sources, and start their search."""
         insert_sources(self.states, batch.states, torch.tensor(indices, device=batch.limits.device), self.beam)
         self.add(batch, indices)
 

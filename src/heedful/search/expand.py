@@ -95,32 +95,38 @@ def sample_tokens(frontier: Frontier, logits: Tensor, normalize: Tensor, end_rul
     end_logits = logits[:, end_rule.end]
     logits = torch.where(end_rule.must_end[:, None], -math.inf, logits)
     logits[:, end_rule.end] = end_logits
-    if config.temperature == 0:
-        token = logits.argmax(-1)
-    else:
-        at = frontier.count.clamp(max=frontier.uniforms.shape[-1] - 1)[:, None, None].expand(sources, beam, 1)
-        uniform = frontier.uniforms.gather(-1, at).flatten()  # (rows,)
-        token = draw_tokens(logits.float() / max(config.temperature, LOWEST_TEMPERATURE), uniform, config.top_k, config.top_p)
+    at = frontier.count.clamp(max=frontier.uniforms.shape[-1] - 1)[:, None, None].expand(sources, beam, 1)
+    uniform = frontier.uniforms.gather(-1, at).flatten()  # (rows,)
+    temperature, top_k, top_p = (
+        option.repeat_interleave(beam)[:, None] for option in (frontier.temperature, frontier.top_k, frontier.top_p)
+    )  # (rows, 1) each
+    scores = logits.float() / temperature.clamp(min=LOWEST_TEMPERATURE)
+    drawn = draw_truncated(scores, uniform, top_k, top_p) if config.truncates else draw_tokens(scores, uniform)
+    token = torch.where(temperature.squeeze(-1) == 0, logits.argmax(-1), drawn)
     log_probability = logits.gather(-1, token[:, None]).squeeze(-1).float() - normalize  # (rows,)
     row = torch.arange(beam, device=logits.device).expand(sources, beam)
     return Expansion(frontier.scores + log_probability.view(sources, beam), row, token.view(sources, beam))
 
 
-def draw_tokens(scores: Tensor, uniform: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Sample by inverting the cumulative distribution: scores (rows, vocab), uniform (rows,) in [0, 1) -> ids (rows,)."""
-    if not top_k and top_p == 1:  # among all: their order does not matter, and sorting them would cost more than the rest
-        cumulative = scores.softmax(-1).cumsum(-1)
-        total = cumulative[:, -1:]  # (rows, 1)
-        share = torch.minimum(uniform[:, None] * total, total.nextafter(torch.zeros_like(total)))  # always less than total
-        at = torch.searchsorted(cumulative, share, right=True).squeeze(-1)
-        return at.clamp(max=scores.shape[-1] - 1)  # in rows that are done, where no token is allowed
+def draw_tokens(scores: Tensor, uniform: Tensor) -> Tensor:
+    """Sample from all tokens by inverting the cumulative distribution: scores (rows, vocab), uniform (rows,) in [0, 1)
+    -> ids (rows,). The order of the tokens does not matter, and sorting them would cost more than the rest."""
+    cumulative = scores.softmax(-1).cumsum(-1)
+    total = cumulative[:, -1:]  # (rows, 1)
+    share = torch.minimum(uniform[:, None] * total, total.nextafter(torch.zeros_like(total)))  # always less than total
+    at = torch.searchsorted(cumulative, share, right=True).squeeze(-1)
+    return at.clamp(max=scores.shape[-1] - 1)  # in rows that are done, where no token is allowed
+
+
+def draw_truncated(scores: Tensor, uniform: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
+    """Sample from the most probable tokens, as `draw_tokens`; top_k, top_p (rows, 1): at most k tokens (0: any number) with a
+    total probability of p."""
     probability, order = scores.softmax(-1).sort(dim=-1, descending=True, stable=True)
     before = probability.cumsum(-1) - probability  # total probability of the more probable tokens
-    kept = before < top_p
+    rank = torch.arange(scores.shape[-1], device=scores.device)
+    kept = (before < top_p) & ((rank < top_k) | (top_k == 0))
     kept[:, 0] = True  # in float32 a tiny top_p is 0
-    if top_k:
-        kept[:, top_k:] = False
     reached: Tensor = (probability * kept).cumsum(-1)
-    rank = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1, keepdim=True)
-    token: Tensor = order.gather(-1, rank.clamp(max=scores.shape[-1] - 1))  # (rows, 1)
+    chosen = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1, keepdim=True)
+    token: Tensor = order.gather(-1, chosen.clamp(max=scores.shape[-1] - 1))  # (rows, 1)
     return token.squeeze(-1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.search.hypothesis import Hypothesis, SearchConfig
+from heedful.search.hypothesis import Hypothesis, Sampling, SearchConfig
 
 
 @dataclass
@@ -28,6 +28,9 @@ class Frontier:
     prefix: Tensor  # (sources, longest prefix) forced first tokens
     prefix_length: Tensor  # (sources,)
     uniforms: Tensor  # (sources, beam, longest) random numbers in [0, 1) for sampling
+    temperature: Tensor  # (sources,) of sampling; 0: always the most probable token
+    top_k: Tensor  # (sources,) 0: all tokens
+    top_p: Tensor  # (sources,)
     finished: Tensor  # (sources,) number of finished hypotheses
     finished_scores: Tensor  # (sources, beam + 1); NaN: the logits were not finite; the last column is discarded
     finished_log_probability: Tensor  # (sources, beam + 1)
@@ -55,6 +58,9 @@ def empty_frontier(sources: int, longest: int, prefix: int, config: SearchConfig
         prefix=full(0, prefix),
         prefix_length=full(0),
         uniforms=full(0.0, beam, longest if config.method == "sample" else 0, dtype=real),
+        temperature=full(1.0, dtype=real),
+        top_k=full(0),
+        top_p=full(1.0, dtype=real),
         finished=full(0),
         finished_scores=full(-math.inf, beam + 1, dtype=real),
         finished_log_probability=full(0.0, beam + 1, dtype=real),
@@ -71,12 +77,13 @@ NewSources = dict[str, Tensor]  # tensors of sources to insert, by the names of 
 def start_sources(
     config: SearchConfig,
     limits: Tensor,
-    source_ids: Sequence[int],
+    samplings: Sequence[Sampling],
     prefixes: Sequence[Sequence[int]],
-    start: int,
+    starts: Sequence[int],
     longest: int,
 ) -> NewSources:
-    """Build the fields of a frontier for new sources; those not listed are filled by `insert`."""
+    """Build the fields of a frontier for new sources; those not listed are filled by `insert`. starts: the first input of the
+    decoder for each source."""
     count, beam, device = len(limits), config.rows, limits.device
     scores = torch.zeros(count, beam, device=device)
     if config.method == "beam":
@@ -88,11 +95,14 @@ def start_sources(
         "limits": limits,
         "prefix": padded.to(device),
         "prefix_length": torch.tensor([len(prefix) for prefix in prefixes], device=device),
-        "last_token": torch.full((count, beam), start, device=device),
+        "last_token": torch.tensor(starts, device=device)[:, None].expand(-1, beam),
     }
     if config.method == "sample":
-        rows = [uniform(config.seed, source_id * beam + k, longest) for source_id in source_ids for k in range(beam)]
+        rows = [uniform(one.seed, one.stream * beam + k, longest) for one in samplings for k in range(beam)]
         new["uniforms"] = torch.stack(rows).view(count, beam, -1).to(device)
+        new["temperature"] = torch.tensor([one.temperature for one in samplings], device=device)
+        new["top_k"] = torch.tensor([one.top_k for one in samplings], device=device)
+        new["top_p"] = torch.tensor([one.top_p for one in samplings], device=device)
     return new
 
 
@@ -110,6 +120,11 @@ def insert(frontier: Frontier, new: NewSources, indices: Tensor) -> None:
 def keep_sources(frontier: Frontier, sources: Tensor) -> Frontier:
     """The frontier of these sources only."""
     return Frontier(*(tensor.index_select(0, sources) for tensor in frontier.tensors()))
+
+
+def join_frontiers(first: Frontier, second: Frontier) -> Frontier:
+    """The sources of both, whose shapes are otherwise the same."""
+    return Frontier(*(torch.cat(both) for both in zip(first.tensors(), second.tensors(), strict=True)))
 
 
 def nonfinite_sources(frontier: Frontier, normalize: Tensor) -> Tensor:

@@ -33,6 +33,16 @@ class Hypothesis(NamedTuple):
     log_probability: float
 
 
+class Sampling(NamedTuple):
+    """How the samples of one source are drawn. Its random numbers are a function of (seed, stream)."""
+
+    temperature: float  # 0: always the most probable token
+    top_k: int  # 0: all tokens
+    top_p: float
+    seed: int
+    stream: int
+
+
 Penalty = Callable[[int], float]
 
 
@@ -104,6 +114,14 @@ class SearchConfig(Config):
     def rows(self) -> int:
         """Rows of the batch for each source."""
         return {"beam": self.beam, "greedy": 1, "sample": self.n_best}[self.method]
+
+    @property
+    def truncates(self) -> bool:
+        """Whether samples are drawn from the most probable tokens only, which must be sorted for that."""
+        return self.top_k > 0 or self.top_p < 1
+
+    def sampling(self, stream: int) -> Sampling:
+        return Sampling(self.temperature, self.top_k, self.top_p, self.seed, stream)
 
     @property
     def length_penalty_fn(self) -> Penalty:

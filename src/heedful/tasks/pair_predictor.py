@@ -15,13 +15,14 @@ from heedful.data.samples import Sample
 from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import collate, source_tensors
+from heedful.tasks.decoding import Decoder, Piece
 from heedful.tasks.encoded_example import Decoded, EncodedExample, Tokens, token_outputs, tokens_from_ids
 from heedful.tasks.forced import ForcedBatch, sequence_batches
 from heedful.tasks.objectives import sequence_losses
 from heedful.tasks.predictor import LOSS_TOKENS, Predictor, refuse_empty
 from heedful.tasks.system import batches_of
 from heedful.tasks.translation.samples import encode_pairs, fill_targets
-from heedful.tasks.translation.translate import Piece, decode_pieces
+from heedful.tasks.translation.translate import decode_pieces, pair_decoder
 from heedful.text.tokenizer import Tokenizer
 
 
@@ -32,6 +33,9 @@ class PairPredictor(Predictor):
     def pairs(self, split: str) -> Iterator[tuple[str, str]]:
         """The source and the target of every example of a split of the run's data; none if the run has no such split."""
         raise NotImplementedError
+
+    def decoder(self) -> Decoder:
+        return pair_decoder(self.system)
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Pairs longer than the model's maximum are left out."""

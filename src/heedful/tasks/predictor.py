@@ -27,6 +27,8 @@ from heedful.nn.precision import with_precision
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
 from heedful.tasks import find_task
+from heedful.tasks.continuous_batching import Job
+from heedful.tasks.decoding import Decoder
 from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss
 from heedful.tasks.forced import ForcedBatch
 from heedful.tasks.system import System
@@ -151,6 +153,15 @@ class Predictor:
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Prediction]:
         """Yield the outputs one by one, with scores; options as in `predict`."""
         raise NotImplementedError
+
+    def job(self, text: str, *, stream: bool = False, **options: Any) -> Job | None:
+        """The prediction for one text as a job of continuous batching; options as in `predictions`. stream: the text is to be
+        read while it is generated. None: the task predicts without search."""
+        return None
+
+    def decoder(self) -> Decoder:
+        """What decodes the jobs."""
+        raise self.no_analysis()
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]

@@ -23,7 +23,7 @@ from heedful.runs.config import Run
 from heedful.search import SearchConfig
 from heedful.tasks.language.data import TextSplits
 from heedful.tasks.language.evaluate import evaluate_text, text_loss, windows
-from heedful.tasks.language.generate import generate, score_endings
+from heedful.tasks.language.generate import GenerationOptions, generate, score_endings
 from heedful.tasks.language.predictor import TextGenerator
 from heedful.tasks.language.task import LanguageModelingTask
 from heedful.tasks.system import System
@@ -189,6 +189,11 @@ def greedy(system: System, prompt: str, length: int) -> str:
     return "\n".join(tokenizer.decode_many(split_lines(ids[1:], tokenizer.specials.end)))
 
 
+def texts_of(system: System, prompt: str, length: int, config: SearchConfig) -> list[str]:
+    (continuation,) = generate(system, [prompt], GenerationOptions(length), config)
+    return continuation.texts
+
+
 def split_lines(ids: list[int], end: int) -> list[list[int]]:
     lines: list[list[int]] = [[]]
     for token in ids:
@@ -203,19 +208,19 @@ def split_lines(ids: list[int], end: int) -> list[list[int]]:
 @torch.inference_mode()
 def test_greedy_generation_appends_the_most_probable_tokens(prompt: str) -> None:
     system = system_of(tokenizer_of(), window=64)
-    assert generate(system, prompt, 30, SearchConfig(method="greedy")) == [greedy(system, prompt, 30)]
+    assert texts_of(system, prompt, 30, SearchConfig(method="greedy")) == [greedy(system, prompt, 30)]
 
 
 def test_samples_differ_have_the_given_length_and_are_reproducible() -> None:
     system = system_of(tokenizer_of())
     config = SearchConfig(method="sample", n_best=3, seed=4)
-    texts = generate(system, "a cat", 40, config)  # longer than the window
+    texts = texts_of(system, "a cat", 40, config)  # longer than the window
     assert len(set(texts)) == 3
     for text in texts:
         assert text.startswith("a cat")
         assert 41 <= len(text.replace("<unk>", "?")) <= 45  # a generated start token is not decoded
-    assert generate(system, "a cat", 40, config) == texts
-    assert generate(system, "a cat", 40, config.model_copy(update={"seed": 5})) != texts
+    assert texts_of(system, "a cat", 40, config) == texts
+    assert texts_of(system, "a cat", 40, config.model_copy(update={"seed": 5})) != texts
 
 
 def test_the_score_of_an_ending_is_the_sum_over_its_tokens() -> None:

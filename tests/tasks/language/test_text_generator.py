@@ -22,7 +22,7 @@ def test_nonfinite_scores_are_an_error(generator: TextGenerator) -> None:
     with torch.no_grad():
         next(iter(generator.model.parameters())).fill_(float("nan"))
     for options in ({}, {"method": "greedy"}, {"beam": 2}):
-        with pytest.raises(CheckpointError, match=f"not finite at token 3; the weights of {generator.checkpoint}"):
+        with pytest.raises(CheckpointError, match=f"not finite at line 1; the weights of {generator.checkpoint}"):
             generator.generate("the cat", length=4, **options)
     with pytest.raises(CheckpointError, match="not finite at the ending ' sees'"):
         generator.score("the cat", [" sees"])
@@ -51,7 +51,7 @@ def test_a_length_that_is_not_a_positive_integer_is_an_error(generator: TextGene
 
 
 def test_a_prompt_too_long_to_tokenize_is_an_error(generator: TextGenerator) -> None:
-    with pytest.raises(DataError, match="the prompt has 2,000,000 characters"):
+    with pytest.raises(DataError, match="line 1 has 2,000,000 characters"):
         generator.generate("a " * 10**6)
 
 

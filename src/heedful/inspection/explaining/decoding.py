@@ -81,7 +81,7 @@ def multiply_by_temperature() -> Mistake:
 def count_samples() -> Matrix:
     """Samples drawn by the function that the search uses."""
     uniform = torch.rand(SAMPLES, generator=torch.Generator().manual_seed(0))
-    ids = draw_tokens(PROBABILITIES.log().float().expand(SAMPLES, -1), uniform, 0, 1.0)
+    ids = draw_tokens(PROBABILITIES.log().float().expand(SAMPLES, -1), uniform)
     counts = torch.bincount(ids, minlength=2)
     return Matrix("samples", ["count", "frequency"], FOOD, [counts.tolist(), (counts / SAMPLES).tolist()])
 

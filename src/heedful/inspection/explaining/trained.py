@@ -26,11 +26,12 @@ from heedful.inspection.measures.trace import trace_example
 from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, length_limits
 from heedful.tasks.batches import collate, source_tensors
+from heedful.tasks.decoding import Piece, search_pieces
 from heedful.tasks.encoded_example import EncodedExample, mark
 from heedful.tasks.predictor import Predictor, refuse_empty
 from heedful.tasks.system import System
 from heedful.tasks.translation.predictor import Translator
-from heedful.tasks.translation.translate import Piece, search_pieces, translate
+from heedful.tasks.translation.translate import pair_decoder, translate
 from heedful.text.specials import Specials
 
 
@@ -124,7 +125,7 @@ def explain_search(translator: Translator, source: str, config: SearchConfig) ->
     limit = min([int(limits[0]), *(model.max_length for model in system.models if model.max_length is not None)])
     with torch.inference_mode():
         nodes, best = grow_tree(next_token_function(system, tokens.ids), config, limit, start=specials.start, end=specials.end)
-        ((_, real),) = search_pieces(system, [Piece(0, tokens.ids, [], source)], config)
+        ((_, real),) = search_pieces(pair_decoder(system), [Piece(0, tokens.ids, [], source)], config)
     ours = [make_hypothesis(nodes, at) for at in best]
     same = [one.tokens for one in ours] == [one.tokens for one in real]
     difference = max(abs(one.score - other.score) for one, other in zip(ours, real, strict=True)) if same else float("inf")

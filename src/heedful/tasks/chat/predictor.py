@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from heedful.data.conllu import Arc
 from heedful.data.dialogues import Turn, format_history
-from heedful.data.input_lines import chunk_lines, read_texts, refuse_too_long
+from heedful.data.input_lines import chunk_lines, read_texts
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
@@ -19,6 +19,7 @@ from heedful.tasks.chat.data import ChatData
 from heedful.tasks.chat.evaluate import evaluate_replies, evenly_spaced
 from heedful.tasks.chat.history import chat_system
 from heedful.tasks.chat.why import AttentionByTurn, attention_by_turn
+from heedful.tasks.continuous_batching import ContinuousBatch
 from heedful.tasks.conversation import Conversation, Show
 from heedful.tasks.encoded_example import TokenLoss, Tokens
 from heedful.tasks.pair_predictor import PairPredictor
@@ -34,9 +35,8 @@ from heedful.tasks.predictor import (
 from heedful.tasks.system import System
 from heedful.tasks.translation.data import Examples
 from heedful.tasks.translation.evaluate import Scored, score_pairs
-from heedful.tasks.translation.translate import Candidate, Piece, candidate_rows, decode_by_steps, translate_chunks
-
-UNFINISHED = "\ufffd"  # the replacement of a character whose last bytes are still missing
+from heedful.tasks.translation.job import PairJob
+from heedful.tasks.translation.translate import Candidate, InputLine, candidate_rows, translate_chunks
 
 
 class Reply(NamedTuple):
@@ -112,29 +112,27 @@ class ChatBot(PairPredictor):
     def stream(self, history: Sequence[str], **search: Any) -> Generator[str, None, Reply]:
         """Yield the parts of the reply as they are generated, and return it. Beam search, whose best hypothesis may change
         until the end, yields the whole text at once."""
-        turns, config = check_history(history), self.search_config_from(search)
-        text = self.format_turns(turns)
-        refuse_too_long(text, "the history")
-        ids = self.system.source_tokenizer.encode(text)
-        piece = Piece(len(turns) - 1, ids, [], text)  # samples of another turn have other random numbers
-        shown = ""
-        steps = decode_by_steps(self.system, piece, config)
-        while True:
-            try:
-                tokens = next(steps)
-            except StopIteration as done:
-                candidates: list[Candidate] = done.value
-                break
-            if config.method == "beam":
-                continue
-            text = self.system.target_tokenizer.decode(tokens)
-            if text.startswith(shown) and not text.endswith(UNFINISHED):
-                yield text[len(shown) :]
-                shown = text
-        best = candidates[0].text
-        if best.startswith(shown) and best != shown:
-            yield best[len(shown) :]
-        return Reply(turns, candidates + candidates[-1:] * (config.n_best - len(candidates)))
+        turns = check_history(history)
+        job = self.reply_job(turns, self.search_config_from(search), number=len(turns) - 1, stream=True)
+        batch = ContinuousBatch(self.decoder(), capacity=1)
+        complete = batch.submit(job)
+        while not complete:
+            complete = bool(batch.step())
+            for _, error in batch.failures:
+                raise error
+            yield job.new_text(0)
+        batch.close()
+        reply: Reply = job.prediction()
+        return reply
+
+    def reply_job(self, turns: list[str], config: SearchConfig, *, number: int = 0, stream: bool = False) -> PairJob:
+        """The reply to a history as a job; number: keys random numbers, so that another turn has other samples."""
+        line = InputLine(self.source_text("\t".join(turns)), "")
+        return PairJob(self.system, line, config, lambda _, candidates: Reply(turns, candidates), number=number, stream=stream)
+
+    def job(self, text: str, *, stream: bool = False, **search: Any) -> PairJob:
+        """A turn, or the turns of a dialogue, separated by tabs."""
+        return self.reply_job(text.split("\t"), self.search_config_from(search), stream=stream)
 
     def predictions(self, texts: Iterable[str], **search: Any) -> Iterator[Reply]:
         """The reply to each text: a turn, or the turns of a dialogue, separated by tabs."""

@@ -13,6 +13,7 @@ from heedful.tasks.commands import Command, Option
 class PredictOptions:
     prompt: Annotated[str | None, Option("Beginning of the text, instead of the lines of a file.")] = None
     length: Annotated[int, Option("Tokens to generate.", minimum=1, maximum=MAX_SIZE)] = 200
+    stop: Annotated[list[str] | None, Option("Text that ends the generation; may be repeated.")] = None
 
 
 COMMAND = Command(

@@ -1,56 +1,233 @@
-"""Text generation from a prompt, and the log-probability of given continuations.
+"""Text generation from prompts, and the log-probability of given continuations.
 
-    generate(system, "ROMEO:", 200, SearchConfig(method="sample", temperature=0.8, n_best=3))      three texts
+    generate(system, ["ROMEO:", "JULIET:"], GenerationOptions(length=200), SearchConfig(method="sample", temperature=0.8))
     score_endings(system, "It was a dull film. I would call it", [" great", " bad"])              log p of each
 
-The end of a line is a token like any other here, so a text ends only by its length. A text longer than the model's context
-is continued from the last half of it.
+The end of a line is a token like any other here, so a text ends by its length or at a stop string. A text longer than the
+model's context is continued from the last half of it. All prompts are decoded together, by continuous batching, and a
+prefix that several prompts share is encoded once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
+from heedful.config.bounds import MAX_SIZE
 from heedful.data.corpus_text import decode_text, encode_text
 from heedful.data.input_lines import refuse_too_long
 from heedful.errors import ConfigError
-from heedful.search import NonFiniteScores, SearchConfig, SourceBatch, search_batch, step_function
+from heedful.search import Hypothesis, SearchConfig
+from heedful.tasks.continuous_batching import run_jobs
+from heedful.tasks.decoding import Decoder, Piece
 from heedful.tasks.system import System
+
+LINE_BITS = 40  # the random stream of a sample: its number in the low bits, the line above them
+UNFINISHED = "\ufffd"  # the replacement of a character whose last bytes are still missing
+TAIL = 32  # tokens at the end of a text in which a stop string is looked for, besides those as long as the string
+
+
+class GenerationOptions(NamedTuple):
+    length: int = 200  # new tokens
+    stop: tuple[str, ...] = ()  # texts that end the generation; they are not part of the result
+    logprobs: int | None = None  # alternatives for each token, with log-probabilities; None: no log-probabilities
+
+
+class TokenLogProbability(NamedTuple):
+    token: str
+    log_probability: float
+    top: list[tuple[str, float]]  # the most probable tokens at this position
+
+
+class Completion(NamedTuple):
+    """A text that continues a prompt."""
+
+    text: str  # without the prompt
+    tokens: list[int]
+    finish_reason: str  # "stop": a stop string was generated; "length"
+    log_probabilities: list[TokenLogProbability] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"text": self.text, "tokens": len(self.tokens), "finish_reason": self.finish_reason}
+        if self.log_probabilities is not None:
+            found["log_probabilities"] = [one._asdict() for one in self.log_probabilities]
+        return found
+
+
+class Continuation(NamedTuple):
+    """The texts that continue a prompt."""
+
+    prompt: str
+    completions: list[Completion]  # several samples
+    prompt_tokens: int
+
+    @property
+    def texts(self) -> list[str]:
+        """Prompt and completion of each sample."""
+        return [self.prompt + completion.text for completion in self.completions]
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
+
+    def rows(self) -> list[str]:
+        return ["\n---\n".join(self.texts)]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"prompt": self.prompt, "texts": self.texts, "completions": [one.to_dict() for one in self.completions]}
+
+
+class Sample:
+    """One text as it grows: the prompt and its continuation, in rounds if it is longer than the model's context."""
+
+    def __init__(self, prompt: list[int]) -> None:
+        self.ids = prompt  # a text starts after the end of a line
+        self.prompt_tokens = len(prompt)
+        self.rounds: list[tuple[list[int], list[int]]] = []  # (context, new tokens) of each
+        self.context: list[int] = []
+        self.current: list[int] = []  # new tokens of the current round
+        self.stopped: int | None = None  # where a stop string begins in the continuation
+        self.shown = 0  # characters of the continuation that were streamed
+
+    @property
+    def new(self) -> list[int]:
+        return [*self.ids[self.prompt_tokens :], *self.current]
+
+
+class GenerationJob:
+    """One prompt and its samples."""
+
+    def __init__(
+        self,
+        system: System,
+        prompt: str,
+        options: GenerationOptions,
+        config: SearchConfig,
+        *,
+        line: int = 0,
+        stream: bool = False,
+    ) -> None:
+        refuse_too_long(prompt, "the prompt")
+        self.system, self.given, self.options, self.search = system, prompt, options, config
+        self.line, self.place = line, f"line {line + 1}"
+        # The best hypothesis of a beam may change until the end of a round.
+        self.watched = config.method != "beam" and (stream or bool(options.stop))
+        # No text has padding, which is the end token here; a minimum length beyond every limit rules it out.
+        self.config = config.model_copy(update={"n_best": 1, "min_length": MAX_SIZE})
+        self.prompt = [system.target_tokenizer.specials.end, *encode_text(system.target_tokenizer, prompt)]
+        self.prompt_text = decode_text(system.target_tokenizer, self.prompt[1:])
+        self.samples = [Sample(list(self.prompt)) for _ in range(config.n_best if config.method == "sample" else 1)]
+
+    def pieces(self) -> list[Piece]:
+        return [self.next_piece(number) for number in range(len(self.samples))]
+
+    def next_piece(self, number: int) -> Piece:
+        """The next round of a sample."""
+        sample, window = self.samples[number], self.system.max_length
+        left = self.options.length - (len(sample.ids) - sample.prompt_tokens)
+        context = len(sample.ids) if len(sample.ids) < window else max(1, window // 2)
+        sample.context, sample.current = sample.ids[-context:], []
+        sampling = self.search.sampling(len(sample.rounds) * len(self.samples) + number + (self.line << LINE_BITS))
+        limit = min(left, window - context) or 1
+        return Piece(number, sample.context[:-1], [], "", start=sample.context[-1], limit=limit, sampling=sampling)
+
+    def progress(self, piece: int, tokens: list[int]) -> bool:
+        sample = self.samples[piece]
+        sample.current = tokens
+        return self.find_stop(sample)
+
+    def complete(self, piece: int, hypotheses: Sequence[Hypothesis] | None) -> list[Piece]:
+        sample = self.samples[piece]
+        if hypotheses is not None:
+            sample.current = hypotheses[0].tokens
+            self.find_stop(sample)
+        sample.rounds.append((sample.context, sample.current))
+        sample.ids, sample.current = [*sample.ids, *sample.current], []
+        complete = sample.stopped is not None or len(sample.new) >= self.options.length
+        return [] if complete else [self.next_piece(piece)]
+
+    def find_stop(self, sample: Sample) -> bool:
+        """Look for a stop string at the end of a sample."""
+        if not self.options.stop or sample.stopped is not None:
+            return sample.stopped is not None
+        tail = decode_text(self.system.target_tokenizer, sample.new[-TAIL - max(map(len, self.options.stop)) :])
+        if any(stop in tail for stop in self.options.stop):
+            text = self.continuation(sample.new)
+            found = [at for at in (text.find(stop) for stop in self.options.stop) if at >= 0]
+            sample.stopped = min(found, default=None)
+        return sample.stopped is not None
+
+    def continuation(self, new: list[int]) -> str:
+        """The text of new tokens after the prompt; a joined text may be spaced otherwise than two texts."""
+        tokenizer = self.system.target_tokenizer
+        text = decode_text(tokenizer, [*self.prompt[1:], *new])
+        return text[len(self.prompt_text) :] if text.startswith(self.prompt_text) else decode_text(tokenizer, new)
+
+    def new_text(self, number: int) -> str:
+        """The text of a sample since the last call; what may become part of a stop string or of a character is held back."""
+        sample = self.samples[number]
+        text = self.continuation(sample.new)
+        if sample.stopped is not None:
+            text = text[: sample.stopped]
+        elif len(sample.new) < self.options.length:
+            longest = max(map(len, self.options.stop), default=1)
+            held = max(
+                (k for k in range(1, longest) if any(stop.startswith(text[-k:]) for stop in self.options.stop)), default=0
+            )
+            text = text[: len(text) - held] if held else text
+            text = text.rstrip(UNFINISHED)
+        part, sample.shown = text[sample.shown :], max(sample.shown, len(text))
+        return part
+
+    def prediction(self) -> Continuation:
+        completions = [self.completion(sample) for sample in self.samples]
+        return Continuation(self.given, completions, len(self.prompt) - 1)
+
+    def completion(self, sample: Sample) -> Completion:
+        text, tokens = self.continuation(sample.new), sample.new
+        reason = "length"
+        if sample.stopped is not None:
+            reason, text = "stop", text[: sample.stopped]
+            kept = next((n for n in range(len(tokens) + 1) if len(self.continuation(tokens[:n])) >= len(text)), len(tokens))
+            tokens = tokens[:kept]
+        found = None if self.options.logprobs is None else log_probabilities(self.system, sample, self.options.logprobs)
+        return Completion(text, tokens, reason, None if found is None else found[: len(tokens)])
+
+
+def text_decoder(system: System) -> Decoder:
+    """The decoder of a language model: a text has no end but its length."""
+    specials = system.target_tokenizer.specials
+    return Decoder(system, specials.end, specials.pad, ends_source=False)
+
+
+def generate(
+    system: System, prompts: Sequence[str], options: GenerationOptions, config: SearchConfig, *, first: int = 0
+) -> Iterator[Continuation]:
+    """Yield the continuation of each prompt, decoded together; first: number of the first prompt, which keys random numbers."""
+    jobs = [GenerationJob(system, prompt, options, config, line=first + at) for at, prompt in enumerate(prompts)]
+    return run_jobs(text_decoder(system), jobs) if jobs else iter(())
 
 
 @torch.inference_mode()
-def generate(system: System, prompt: str, length: int, config: SearchConfig) -> list[str]:
-    """The prompt and `length` more tokens: one text, or config.n_best samples."""
-    refuse_too_long(prompt, "the prompt")
-    tokenizer, (model,) = system.target_tokenizer, system.models
-    specials, window = tokenizer.specials, system.max_length
-    samples = config.n_best if config.method == "sample" else 1
-    texts = [[specials.end, *encode_text(tokenizer, prompt)] for _ in range(samples)]  # a text starts after the end of a line
-    prompt_length, rounds = len(texts[0]), 0
-    while (left := prompt_length + length - len(texts[0])) > 0:
-        context = len(texts[0]) if len(texts[0]) < window else max(1, window // 2)
-        more = min(left, window - context) or 1
-        once = config.model_copy(update={"n_best": 1, "min_length": more, "max_length": more})
-        # In the first round all samples have the same last token, so they are one batch.
-        groups = [list(range(samples))] if rounds == 0 else [[sample] for sample in range(samples)]
-        for group in groups:
-            tokens = torch.tensor([texts[sample][-context:] for sample in group], device=system.device)
-            state = model.start(tokens[:, :-1], None, room=(more + 1) * once.rows)
-            limits = torch.full((len(group),), more + 1, device=system.device)
-            source_ids = [rounds * samples + sample for sample in group]
-            batch = SourceBatch(state, limits, source_ids, [[]] * len(group))
-            last, never = int(tokens[0, -1]), specials.pad  # no text has padding, so none ends before its length
-            try:
-                results = search_batch(step_function(model), batch, once, start=last, end=never)
-            except NonFiniteScores as error:
-                raise system.nonfinite_error(f"token {len(texts[0])}") from error
-            for sample, (best, *_) in zip(group, results, strict=True):
-                texts[sample] += best.tokens
-        rounds += 1
-    return [decode_text(tokenizer, text[1:]) for text in texts]
+def log_probabilities(system: System, sample: Sample, top: int) -> list[TokenLogProbability]:
+    """log p of each new token, and of the `top` most probable ones at its position."""
+    (model,), tokenizer = system.models, system.target_tokenizer
+    found = []
+    for context, new in sample.rounds:
+        given = torch.tensor([[*context, *new]], device=system.device)
+        step = model.forced(None, None, given[:, :-1])
+        scores = model.project(step.hidden[0, -len(new) :]).float().log_softmax(-1)  # (new, vocab)
+        own = scores.gather(-1, given[0, -len(new) :, None]).squeeze(-1).tolist()
+        best = scores.topk(top) if top else None
+        for at, (token, score) in enumerate(zip(tokenizer.pieces(new), own, strict=True)):
+            pairs = (
+                [] if best is None else zip(tokenizer.pieces(best.indices[at].tolist()), best.values[at].tolist(), strict=True)
+            )
+            found.append(TokenLogProbability(token, score, list(pairs)))
+    return found
 
 
 @torch.inference_mode()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,16 +14,24 @@ from torch import Tensor
 
 from heedful.config.given import ARGUMENT, OVERRIDE
 from heedful.data.corpus_text import encode_text, open_text, passages, read_passage
-from heedful.data.input_lines import read_texts
+from heedful.data.input_lines import checked_chunks, chunk_lines, read_texts, refuse_too_long
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch
+from heedful.tasks.decoding import Decoder
 from heedful.tasks.encoded_example import NEXT_TOKEN, EncodedExample, token_outputs, tokens_from_ids
 from heedful.tasks.forced import EncodedSample, ForcedBatch, pieces_of, sequence_batches
 from heedful.tasks.language.command import PredictOptions
 from heedful.tasks.language.evaluate import evaluate_text
-from heedful.tasks.language.generate import generate, score_endings
+from heedful.tasks.language.generate import (
+    Continuation,
+    GenerationJob,
+    GenerationOptions,
+    generate,
+    score_endings,
+    text_decoder,
+)
 from heedful.tasks.objectives import sequence_losses
 from heedful.tasks.predictor import (
     LOSS_TOKENS,
@@ -40,31 +48,20 @@ from heedful.tasks.predictor import (
 from heedful.tasks.system import System
 
 # Search options without effect on generation: every text has exactly `length` new tokens, and there is no source.
+MAX_LOGPROBS = 20  # alternatives for each token
 UNUSED = ("penalty", "length_penalty", "coverage", "min_length", "max_length", "max_extra", "replace_unknown", "dictionary")
 
 
-def check_length(length: object) -> int:
-    """The number of tokens to generate; an error unless it is a positive integer."""
+def generation_options(length: object = PredictOptions.length, stop: object = (), logprobs: object = None) -> GenerationOptions:
+    """The options of generation from keyword arguments; an error for values of another kind."""
     if not isinstance(length, int) or length < 1:
         raise ConfigError(f"{ARGUMENT}: length: given {length!r}, expected an integer from 1")
-    return length
-
-
-class Continuation(NamedTuple):
-    """The texts that continue a prompt."""
-
-    prompt: str
-    texts: list[str]  # prompt included; several samples
-
-    @property
-    def text(self) -> str:
-        return self.texts[0]
-
-    def rows(self) -> list[str]:
-        return ["\n---\n".join(self.texts)]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"prompt": self.prompt, "texts": self.texts}
+    stops = (stop,) if isinstance(stop, str) else stop
+    if not isinstance(stops, Sequence) or not all(isinstance(text, str) and text for text in stops):
+        raise ConfigError(f"{ARGUMENT}: stop: given {stop!r:.60}, expected a text, or a list of texts that are not empty")
+    if logprobs is not None and (not isinstance(logprobs, int) or not 0 <= logprobs <= MAX_LOGPROBS):
+        raise ConfigError(f"{ARGUMENT}: logprobs: given {logprobs!r}, expected an integer from 0 to {MAX_LOGPROBS}")
+    return GenerationOptions(length, tuple(stops), logprobs)
 
 
 class TextGenerator(Predictor):
@@ -79,20 +76,40 @@ class TextGenerator(Predictor):
     phases: ClassVar[tuple[str, ...]] = ("training step", "decoding one token")
     predicts_input = True
 
-    def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
-        """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: number of samples."""
-        return generate(self.system, prompt, check_length(length), self.search_config_from(search))
+    def generate(self, prompt: str = "", length: int = 200, *, stop: str | Sequence[str] = (), **search: Any) -> list[str]:
+        """The prompt and `length` more tokens, or less if a stop string is generated; options of `SearchConfig` may be given by
+        name. n_best: number of samples."""
+        (continuation,) = self.predictions([prompt], length=length, stop=stop, **search)
+        return continuation.texts
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Continuation]:
-        length = check_length(options.pop("length", PredictOptions.length))
-        config = self.search_config_from(options)
-        return (Continuation(text, generate(self.system, text, length, config)) for text in texts)
+        """As in `Predictor`. length: new tokens; stop: texts that end the generation; logprobs: return the log-probability of
+        each token and of this many alternatives."""
+        generation, config = self.split_options(options)
+        return self.continue_chunks(chunk_lines(texts), generation, config)
+
+    def split_options(self, options: Mapping[str, Any]) -> tuple[GenerationOptions, SearchConfig]:
+        own = {name: value for name, value in options.items() if name in GenerationOptions._fields}
+        search = {name: value for name, value in options.items() if name not in own}
+        return generation_options(**own), self.search_config_from(search)
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
     ) -> Iterator[Continuation]:
-        texts = chain.from_iterable(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown))
-        return (Continuation(text, generate(self.system, text, options.length, config)) for text in texts)
+        chunks = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
+        return self.continue_chunks(chunks, generation_options(options.length, options.stop or ()), config)
+
+    def continue_chunks(
+        self, chunks: Iterable[Sequence[str]], options: GenerationOptions, config: SearchConfig
+    ) -> Iterator[Continuation]:
+        for first, prompts in checked_chunks(chunks, check_prompt):
+            yield from generate(self.system, prompts, options, config, first=first - 1)
+
+    def job(self, text: str, *, stream: bool = False, **options: Any) -> GenerationJob:
+        return GenerationJob(self.system, text, *self.split_options(options), stream=stream)
+
+    def decoder(self) -> Decoder:
+        return text_decoder(self.system)
 
     def search_config(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:
         """As in `Predictor`; an option without effect on generation is an error."""
@@ -175,3 +192,9 @@ def encode_texts(system: System, samples: Iterable[Sample]) -> list[EncodedSampl
     tokenizer, longest = system.target_tokenizer, system.max_length
     texts = (pieces_of(tokenizer, sample.target or "", sample.target_arcs, longest) for sample in samples)
     return [EncodedSample(None, pieces) for pieces in texts if pieces is not None]
+
+
+def check_prompt(prompt: str, number: int) -> str:
+    """The prompt; an error if it is too long."""
+    refuse_too_long(prompt, f"line {number}")
+    return prompt

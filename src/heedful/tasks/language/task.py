@@ -21,7 +21,7 @@ from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.language.data import TextData, TextSplits, format_examples
 from heedful.tasks.language.evaluate import evaluate_text
-from heedful.tasks.language.generate import generate
+from heedful.tasks.language.generate import GenerationOptions, generate
 from heedful.tasks.language.predictor import TextGenerator
 from heedful.tasks.language.starter import STARTER
 from heedful.tasks.objectives import token_loss, with_model_losses
@@ -129,7 +129,8 @@ class LanguageModelingTask:
         config, samples = self.config, []
         if config.samples:
             search = self.search.model_copy(update={"n_best": config.samples if self.search.method == "sample" else 1})
-            samples = generate(self.system, config.prompt, config.sample_length, search)
+            (continuation,) = generate(self.system, [config.prompt], GenerationOptions(config.sample_length), search)
+            samples = continuation.texts
         return Validation(figures, {}, samples)
 
 

@@ -42,7 +42,7 @@ def attention_model(models: Sequence[SequenceModel], config: SearchConfig) -> Se
 
 
 def rescore_by_coverage(
-    reader: AttentionReader, ids: list[int], hypotheses: list[Hypothesis], config: SearchConfig
+    reader: AttentionReader, ids: list[int], hypotheses: Sequence[Hypothesis], config: SearchConfig
 ) -> list[Hypothesis]:
     """The n best hypotheses by score + beta cp, where cp penalizes source tokens without attention (Wu et al., 2016)."""
     specials = reader.target.specials

@@ -19,9 +19,10 @@ from heedful.tasks.predictor import Loader, Searcher, ValidationResult, note_unk
 from heedful.tasks.translation.command import EvaluateOptions, PredictOptions
 from heedful.tasks.translation.data import Examples, examples_of
 from heedful.tasks.translation.evaluate import Evaluation, MetricOptions, Scored, evaluate, score_pairs
+from heedful.tasks.translation.job import PairJob
 from heedful.tasks.translation.report import TranslationReport, report
 from heedful.tasks.translation.samples import pair_samples
-from heedful.tasks.translation.translate import Translation, translate, translate_chunks
+from heedful.tasks.translation.translate import InputLine, Translation, translate, translate_chunks
 
 
 class Translator(PairPredictor):
@@ -49,6 +50,9 @@ class Translator(PairPredictor):
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         return self.translations(texts, **options)
+
+    def job(self, text: str, *, stream: bool = False, prefix: str = "", **search: Any) -> PairJob:
+        return PairJob(self.system, InputLine(text, prefix), self.search_config_from(search), Translation, stream=stream)
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]

@@ -11,34 +11,15 @@ short limit or a tiny vocabulary allows no more), the last one is repeated.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
 
 from heedful.data.input_lines import checked_chunks, chunk_lines, refuse_too_long
 from heedful.data.split_text import join_translations, split_to_fit
 from heedful.errors import ConfigError
-from heedful.nn.decoder_state import States
-from heedful.nn.hooks import any_hooks
-from heedful.search import (
-    GraphInputs,
-    Hypothesis,
-    NonFiniteScores,
-    SearchConfig,
-    SearchResult,
-    SourceBatch,
-    Sources,
-    StepFunction,
-    ensemble,
-    length_limits,
-    search,
-    search_steps,
-    step_function,
-)
-from heedful.tasks.batches import source_tensors
+from heedful.search import Hypothesis, NonFiniteScores, SearchConfig, SearchResult
+from heedful.tasks.decoding import Decoder, Piece, search_groups, search_pieces
 from heedful.tasks.system import System
 from heedful.tasks.translation.attention_reader import (
     AttentionReader,
@@ -98,15 +79,6 @@ class Translation(NamedTuple):
         return found | {"log_probability": best.log_probability, "candidates": candidates}
 
 
-class Piece(NamedTuple):
-    """A source to search: a line, or a part of a long one."""
-
-    source_id: int  # unique in a search
-    ids: list[int]
-    prefix: list[int]  # target tokens that the translation must start with
-    text: str
-
-
 def translate(
     system: System, lines: Iterable[str], config: SearchConfig, prefixes: Iterable[str] | None = None
 ) -> Iterator[Translation]:
@@ -150,20 +122,23 @@ def check_line(line: InputLine, number: int) -> InputLine:
 
 def translate_chunk(system: System, given: Sequence[InputLine], config: SearchConfig, number: int) -> list[Translation]:
     """Translate some lines at once; number: the number of the first line, from 0."""
-    lines, prefixes = [line.text for line in given], [line.prefix for line in given]
-    pieces: list[Piece] = []
-    pieces_of: list[range] = []  # indices of each line's pieces
-    encoded = system.source_tokenizer.encode_many(lines)
-    for index, (line, ids, prefix) in enumerate(zip(lines, encoded, prefixes, strict=True)):
-        parts = split_line(system, line, ids)
-        pieces_of.append(range(len(pieces), len(pieces) + len(parts)))
-        prefix_ids = system.target_tokenizer.encode(prefix) if prefix else []
-        for at, (text, part) in enumerate(parts):
-            pieces.append(Piece(make_source_id(number + index, at), part, prefix_ids if at == 0 else [], text))
-    candidates = decode_pieces(system, pieces, config)
+    encoded = system.source_tokenizer.encode_many([line.text for line in given])
+    parts = [
+        pieces_of_line(system, line, ids, number + index) for index, (line, ids) in enumerate(zip(given, encoded, strict=True))
+    ]
+    candidates = iter(decode_pieces(system, [piece for pieces in parts for piece in pieces], config))
     return [
-        Translation(line, join_candidates([candidates[i] for i in indices], [pieces[i].text for i in indices]))
-        for line, indices in zip(lines, pieces_of, strict=True)
+        Translation(line.text, join_candidates([next(candidates) for _ in pieces], [piece.text for piece in pieces]))
+        for line, pieces in zip(given, parts, strict=True)
+    ]
+
+
+def pieces_of_line(system: System, line: InputLine, ids: list[int], number: int) -> list[Piece]:
+    """The pieces of a line, whose tokens are given; number: of the line, from 0."""
+    prefix = system.target_tokenizer.encode(line.prefix) if line.prefix else []
+    return [
+        Piece(make_source_id(number, at), part, prefix if at == 0 else [], text)
+        for at, (text, part) in enumerate(split_line(system, line.text, ids))
     ]
 
 
@@ -192,22 +167,38 @@ def join_candidates(candidates: list[list[Candidate]], parts: list[str]) -> list
 
 def decode_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
     """`config.n_best` candidates of each piece; pieces of similar length are searched together, longest first."""
-    candidates: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, [])] * config.n_best for _ in pieces]
-    reader = attention_reader(system, config)
-    search_config = config.model_copy(update={"n_best": config.beam}) if config.coverage else config  # to be reranked
+    candidates = [empty_candidates(config) for _ in pieces]
+    reader, decoder = attention_reader(system, config), pair_decoder(system)
     index_of = {piece.source_id: i for i, piece in enumerate(pieces)}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
-    for group in search_groups(system, ordered, config):
-        for source_id, hypotheses in check_finite(system, search_pieces(system, group, search_config)):
+    for group in search_groups(decoder, ordered, config):
+        for source_id, hypotheses in check_finite(system, search_pieces(decoder, group, piece_config(config))):
             i = index_of[source_id]
-            if reader is not None and config.coverage:
-                hypotheses = rescore_by_coverage(reader, pieces[i].ids, hypotheses, config)
-            best = [to_candidate(system, hypothesis) for hypothesis in hypotheses]
-            best += best[-1:] * (config.n_best - len(best))
-            if reader is not None and config.replace_unknown:
-                best = [replace_unknown(reader, pieces[i], candidate, config) for candidate in best]
-            candidates[i] = best
+            candidates[i] = finish_piece(system, pieces[i], hypotheses, config, reader)
     return candidates
+
+
+def empty_candidates(config: SearchConfig) -> list[Candidate]:
+    """The candidates of an empty text."""
+    return [Candidate("", 0.0, 0.0, [])] * config.n_best
+
+
+def piece_config(config: SearchConfig) -> SearchConfig:
+    """The options of the search itself: a coverage penalty reranks the whole beam afterwards."""
+    return config.model_copy(update={"n_best": config.beam}) if config.coverage else config
+
+
+def finish_piece(
+    system: System, piece: Piece, hypotheses: Sequence[Hypothesis], config: SearchConfig, reader: AttentionReader | None
+) -> list[Candidate]:
+    """`config.n_best` candidates from the hypotheses of a piece: reranked, decoded, unknown words replaced."""
+    if reader is not None and config.coverage:
+        hypotheses = rescore_by_coverage(reader, piece.ids, hypotheses, config)
+    best = [to_candidate(system, hypothesis) for hypothesis in hypotheses]
+    best += best[-1:] * (config.n_best - len(best))
+    if reader is not None and config.replace_unknown:
+        best = [replace_unknown(reader, piece, candidate, config) for candidate in best]
+    return best
 
 
 def check_finite(system: System, results: Iterator[SearchResult]) -> Iterator[SearchResult]:
@@ -216,6 +207,12 @@ def check_finite(system: System, results: Iterator[SearchResult]) -> Iterator[Se
         yield from results
     except NonFiniteScores as error:
         raise system.nonfinite_error(f"line {line_of(error.source_id) + 1}") from error
+
+
+def pair_decoder(system: System) -> Decoder:
+    """The decoder of a system that maps a source to a target."""
+    specials = system.target_tokenizer.specials
+    return Decoder(system, specials.start, specials.end)
 
 
 def attention_reader(system: System, config: SearchConfig) -> AttentionReader | None:
@@ -227,103 +224,6 @@ def replace_unknown(reader: AttentionReader, piece: Piece, candidate: Candidate,
     dictionary = {} if config.dictionary is None else read_dictionary(config.dictionary)
     text = replace_unknown_words(reader, piece.ids, piece.text, candidate.tokens, dictionary)
     return candidate if text is None else candidate._replace(text=text)
-
-
-def batch_capacity(system: System, longest: Piece, config: SearchConfig) -> int:
-    """Number of pieces to search at a time where none is longer than this one."""
-    return max(1, system.batch_tokens // ((len(longest.ids) + 1) * config.rows))
-
-
-def search_groups(system: System, ordered: Sequence[Piece], config: SearchConfig) -> Iterator[list[Piece]]:
-    """Group pieces to be searched together. On a GPU a step of a large batch costs little more: all that fit are one group."""
-    if ordered and system.device.type == "cuda" and len(ordered) <= batch_capacity(system, ordered[0], config):
-        return iter([list(ordered)])
-    return similar_lengths(ordered)
-
-
-def similar_lengths(ordered: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Start a new group where a piece is less than half as long as the first: every piece takes the memory of the longest."""
-    start = 0
-    for at, piece in enumerate(ordered):
-        if 2 * (len(piece.ids) + 1) < len(ordered[start].ids) + 1:
-            yield list(ordered[start:at])
-            start = at
-    if start < len(ordered):
-        yield list(ordered[start:])
-
-
-@torch.inference_mode()
-def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Iterator[SearchResult]:
-    """Yield the results of pieces, given longest first, as they are finished; at most `batch_capacity` at a time."""
-    specials, sources = system.target_tokenizer.specials, piece_sources(system, pieces, config)
-    yield from search(next_token(system), sources, config, start=specials.start, end=specials.end, engines=system.engines)
-
-
-@torch.inference_mode()
-def decode_by_steps(system: System, piece: Piece, config: SearchConfig) -> Generator[list[int], None, list[Candidate]]:
-    """Decode one piece: yield the tokens of the first hypothesis after each step, and return all candidates, best first."""
-    specials, sources = system.target_tokenizer.specials, piece_sources(system, [piece], config)
-    try:
-        found = yield from search_steps(next_token(system), sources, config, start=specials.start, end=specials.end)
-    except NonFiniteScores as error:
-        raise system.nonfinite_error("the last turn") from error
-    return [to_candidate(system, hypothesis) for hypothesis in found]
-
-
-def next_token(system: System) -> StepFunction:
-    """The step function of the model or the ensemble."""
-    members = [step_function(model) for model in system.models]
-    return members[0] if len(members) == 1 else ensemble(members)
-
-
-def piece_sources(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Sources:
-    """The pieces, given longest first, as sources of a search."""
-    lengths, prefixes = (torch.tensor([len(getattr(piece, part)) for piece in pieces]) for part in ("ids", "prefix"))
-    limits = length_limits(config, lengths, prefixes)
-    model_limits = [model.max_length for model in system.models if model.max_length is not None]
-    if model_limits:
-        limits = limits.clamp(max=min(model_limits))
-        if prefixes.max() >= min(model_limits):
-            raise ConfigError(
-                f"a prefix has {int(prefixes.max())} tokens; this model generates at most {min(model_limits) - 1}"
-            )
-    capacity = batch_capacity(system, pieces[0], config)
-    source_length, max_limit, max_prefix = len(pieces[0].ids) + 1, int(limits.max()), int(prefixes.max())
-    captures = system.device.type == "cuda" and not any_hooks()  # a replayed step calls no hook
-    if captures:  # few shapes, so that captured steps are reused
-        capacity = min(capacity, 2 ** (len(pieces) - 1).bit_length())
-        source_length, max_limit, max_prefix = round_up(source_length, 16), round_up(max_limit, 32), round_up(max_prefix, 16)
-    exceed_capacity = len(pieces) > capacity
-    started = 0
-
-    def start(source: Tensor, mask: Tensor | None, slots: int) -> States:
-        source, mask = source.to(system.device), None if mask is None else mask.to(system.device)
-        states = tuple(model.start(source, mask, room=slots) for model in system.models)
-        return states[0] if len(states) == 1 else states
-
-    def placeholder_states(sources: int, slots: int) -> States:
-        source = torch.full((sources, source_length), system.source_tokenizer.specials.end)
-        return start(source, torch.ones_like(source, dtype=torch.bool), slots)
-
-    def start_batch(count: int, slots: int) -> SourceBatch | None:
-        nonlocal started
-        chosen, chosen_limits = pieces[started : started + count], limits[started : started + count]
-        started += count
-        if not chosen:
-            return None
-        source, mask = source_tensors([piece.ids for piece in chosen], system.source_tokenizer.specials)
-        if mask is None and (exceed_capacity or captures):
-            mask = torch.ones_like(source, dtype=torch.bool)  # sources that are inserted later may need one
-        source_ids = [piece.source_id for piece in chosen]
-        states = start(source, mask, slots)
-        return SourceBatch(states, chosen_limits.to(system.device), source_ids, [piece.prefix for piece in chosen])
-
-    graph = GraphInputs(source_length, placeholder_states, system.device) if captures else None
-    return Sources(start_batch, capacity, max_limit, max_prefix, exceed_capacity, graph)
-
-
-def round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
 
 
 def to_candidate(system: System, hypothesis: Hypothesis) -> Candidate:
