@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import chat
@@ -56,6 +57,24 @@ def test_runs_are_trained_scored_and_compared(tmp_path: Path, capsys: pytest.Cap
         assert [*figures["by_turns"]] == ["1", "2", "3"]
     ((_, pair),) = results["paired"].items()
     assert pair["interval"][0] <= pair["difference"] <= pair["interval"][1]
+    shutil.rmtree(tmp_path / "runs" / "turns1-1")  # scores are kept
+    other = tmp_path / "again.json"
+    assert chat.main([*options, "--recipes", *map(str, recipes), "--jobs", "2", "--output", str(other)]) == 0
+    assert json.loads(other.read_text())["models"] == results["models"]
+
+
+def test_runs_at_once_are_processes_and_one_that_fails_leaves_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, output, recipe = tmp_path / "dialogues.txt", tmp_path / "chat.json", tmp_path / "one.toml"
+    file.write_text("".join(f"question {i}\tanswer {i}\n" for i in range(12)))
+    recipe.write_text(RECIPE.format(file=file, turns=1))
+    options = ["--work", str(tmp_path / "runs"), "--seeds", "1", "2", "--output", str(output), "--set", "training.threads=1"]
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "one-2").write_text("a file where the run folder should be")
+    assert chat.main([*options, "--recipes", str(recipe), "--jobs", "2"]) == 1
+    assert len(json.loads(output.read_text())["models"][str(recipe)]["seeds"]) == 1
+    assert "seed 2: failed" in capsys.readouterr().out
 
 
 def test_a_model_compared_with_itself_has_no_difference_and_other_replies_are_refused() -> None:

@@ -21,7 +21,7 @@ from claims import (
 CLAIMS: dict[str, Claim] = {
     "fixed-vector": Claim(
         "COPY of up to 6 symbols: 95% of unseen sentences exact; at 8 at most half as many as at 6, at 10 at most 10%; "
-        "the source reversed is at most a point worse than forward",
+        "the source reversed is at most a point worse than forward (means of three seeds)",
         "Sutskever 2014",
         translating.fixed_vector,
     ),
@@ -109,7 +109,7 @@ CLAIMS: dict[str, Claim] = {
     "exchanges": Claim("fifty exchanges are learned by heart: 95% of the replies are exact", "Vinyals 2015", chatting.by_heart),
     "two-turns-back": Claim(
         "the answer is two turns back: 95% right with the history and with HRAN, chance with the last turn alone; the right "
-        "utterance has the largest weight in 80%",
+        "utterance has the largest weight in 80% (means of three seeds)",
         "Xing 2018",
         chatting.two_turns_back_claim,
     ),

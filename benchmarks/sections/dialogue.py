@@ -26,13 +26,14 @@ def chat() -> str:
         [name, "{:+.4f} ({:+.4f} to {:+.4f})".format(pair["difference"], *pair["interval"]), f"{pair['replies_better']:.1%}"]
         for name, pair in results["paired"].items()
     ]
+    at_once = f" {results['jobs']} runs at once." if results.get("jobs", 1) > 1 else ""
     changed = f", with `{' '.join(results['overrides'])}`" if results["overrides"] else ""
     return (
         f"## Replies in dialogues\n\nPerplexity of the {results['replies']:,} replies ({results['tokens']:,} tokens) in the "
         f"{results['split']} data of dialogue-sgd{changed}: the mean over seeds and its interval by Student's t; and by the "
-        "number of turns before the reply, five at most. Below, two models compared reply by reply: the difference of their "
-        "losses in nats per token, its 95% interval by a bootstrap over replies, and the share of replies for which the first "
-        f"model has the lower loss. {results['machine']}, torch {results['torch']}, {results['date']}.\n"
+        f"number of turns before the reply, {turns[-1]} at most. Below, two models compared reply by reply: the difference of "
+        "their losses in nats per token, its 95% interval by a bootstrap over replies, and the share of replies for which the "
+        f"first model has the lower loss. {results['machine']}, torch {results['torch']}, {results['date']}.{at_once}\n"
         f"\n`python benchmarks/chat.py`\n\n{table(head, rows)}\n"
         f"\n{table(['difference', 'nats per token', 'better replies'], pairs)}\n"
     )

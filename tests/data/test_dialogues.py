@@ -46,6 +46,7 @@ def texts(dialogue: Dialogue, **options: object) -> list[tuple[list[str], str]]:
 def test_three_questions_yield_three_examples_in_both_formats() -> None:
     """B19: single {(q_i, a_i)}, multi {([q_{i-2}; a_{i-2}; q_{i-1}; a_{i-1}; q_i], a_i)}."""
     assert texts(SIX, turns=1, replies="second") == [(["q1"], "a1"), (["q2"], "a2"), (["q3"], "a3")]
+    assert texts(SIX, turns=2, replies="last") == [(["a2", "q3"], "a3")]
     assert texts(SIX, turns=5, replies="second") == [
         (["q1"], "a1"),
         (["q1", "a1", "q2"], "a2"),
@@ -54,7 +55,7 @@ def test_three_questions_yield_three_examples_in_both_formats() -> None:
 
 
 def test_the_window_changes_the_histories_and_never_the_replies() -> None:
-    for replies, count in (("all", 5), ("second", 3)):
+    for replies, count in (("all", 5), ("second", 3), ("last", 1)):
         found = [texts(SIX, turns=turns, replies=replies) for turns in range(1, 8)]
         assert {len(one) for one in found} == {count}
         assert {tuple(reply for _, reply in one) for one in found} == {tuple(reply for _, reply in found[0])}

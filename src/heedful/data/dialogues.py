@@ -13,9 +13,9 @@ A dialogue of the turns q1 a1 q2 a2 q3 a3 with replies = "second" yields three e
     turns = 1       q1 -> a1        q2 -> a2                    q3 -> a3                             single-turn
     turns = 5       q1 -> a1        [q1; a1; q2] -> a2          [q1; a1; q2; a2; q3] -> a3           multi-turn
 
-and with replies = "all" five, one for each turn after the first. `turns` changes the histories only, never the replies.
-The template makes one text of a history: turns are separated by a tag, which is a single token, and each may begin with the tag
-of its speaker:
+with replies = "all" five, one for each turn after the first, and with replies = "last" one. `turns` changes the histories only,
+never the replies. The template makes one text of a history: turns are separated by a tag, which is a single token, and each may
+begin with the tag of its speaker:
 
     hello <turn> hi, how can I help? <turn> a table for two                              separator = "<turn>"
     <user> hello <turn> <system> hi <turn> <user> a table <turn> <system>                speakers = ["<user>", "<system>"]
@@ -46,6 +46,7 @@ from heedful.errors import DataError
 from heedful.storage.reading import read_lines
 from heedful.text.tags import TAG
 
+Replies = Literal["all", "second", "last"]
 SUFFIXES = (".txt", ".tsv", ".jsonl")
 HINT = 'write a list of turns, ["hello", "hi"], or set data.dialogue to the field that has it'
 
@@ -114,8 +115,8 @@ class DialoguesConfig(SplitConfig):
     """Field of the speaker, where turns are objects; default of its value: two speakers alternate."""
     turns: SmallCount = 5
     """Window: maximum number of turns in a history; 1: single-turn, the reply depends on the turn before it only."""
-    replies: Literal["all", "second"] = "all"
-    """Turns that are replies: all after the first, or those of the second speaker only, such as the system's."""
+    replies: Replies = "all"
+    """Turns that are replies: all after the first, those of the second speaker only, such as the system's, or only the last."""
     template: TemplateConfig = TemplateConfig()
     """How a history becomes one text."""
     max_length: Size = 256
@@ -169,10 +170,11 @@ class Exchange(NamedTuple):
     line: int  # of the dialogue
 
 
-def exchanges(dialogue: Dialogue, *, turns: int, replies: Literal["all", "second"] = "all") -> Iterator[Exchange]:
+def exchanges(dialogue: Dialogue, *, turns: int, replies: Replies = "all") -> Iterator[Exchange]:
     """The examples of a dialogue: every reply, with up to `turns` turns before it."""
-    for at, reply in enumerate(dialogue.turns[1:], start=1):
-        if replies == "all" or reply.speaker != dialogue.turns[0].speaker:
+    first = len(dialogue.turns) - 1 if replies == "last" else 1
+    for at, reply in enumerate(dialogue.turns[first:], start=first):
+        if replies != "second" or reply.speaker != dialogue.turns[0].speaker:
             yield Exchange(dialogue.turns[max(at - turns, 0) : at], reply, dialogue.line)
 
 

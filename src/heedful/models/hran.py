@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from heedful.config.base import Size
 from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
 from heedful.nn.decoder_state import State, Tree
-from heedful.nn.grid import make_grid
+from heedful.nn.grid import grid_sizes, make_grid
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
 from heedful.nn.model import CROSS, UTTERANCE, AttentionLayer
-from heedful.nn.pooling import softmax_or_zeros
-from heedful.nn.recurrent import EncoderOutput, Gru, Hidden, keep_padded
+from heedful.nn.recurrent import EncoderOutput, Gru, Hidden, gru_cell, keep_padded
 from heedful.nn.scores import Additive, WeightedSum
+from heedful.nn.shared_weight_grad import shared_weight
 
 NO_TOKEN = -1
 
@@ -60,6 +61,11 @@ def number_utterances(source: Tensor, mask: Tensor | None, separator: Tensor, li
     return numbers if mask is None else numbers.masked_fill(~mask, 0)
 
 
+def mask_penalty(mask: Tensor) -> Tensor:
+    """To be added to scores: 0 where mask is True, else the lowest number, so that a row without True has no NaN."""
+    return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, torch.finfo(torch.float32).min)
+
+
 class UtteranceEncoder(nn.Module):
     """A bidirectional GRU over the words of each utterance."""
 
@@ -72,9 +78,11 @@ class UtteranceEncoder(nn.Module):
     def forward(self, x: Tensor, numbers: Tensor | None) -> EncoderOutput:
         """x (sources, time, inputs), numbers (sources, time) of the utterances -> (sources, time, 2 dim)."""
         assert numbers is not None, "the utterance of every token is given"
-        grid = make_grid((numbers - 1).clamp(min=0), numbers > 0, (self.utterances, x.shape[1]))
+        segments, mask = (numbers - 1).clamp(min=0), numbers > 0
+        _, longest = grid_sizes(segments, mask, (self.utterances, x.shape[1]))
+        grid = make_grid(segments, mask, (self.utterances, longest))
         words = grid.move(x).flatten(0, 1)  # (sources x utterances, words, inputs)
-        real = grid.move((numbers > 0)[..., None].to(x.dtype)).flatten(0, 1)[..., 0] > 0
+        real = grid.move(mask[..., None].to(x.dtype)).flatten(0, 1)[..., 0] > 0
         ahead, _ = self.ahead(words, None, real)
         back, _ = self.back(words.flip(1), None, real.flip(1))
         states = torch.cat((ahead, back.flip(1)), dim=-1)  # (sources x utterances, words, 2 dim)
@@ -98,10 +106,20 @@ class HeadSum(WeightedSum):
         __call__ = forward
 
 
+class StepScore(Additive):
+    """A score whose query weight is multiplied together with others; a plain layer, so that a copy for inference keeps it."""
+
+    def __init__(self, query_dim: int, key_dim: int, dim: int | None = None) -> None:
+        super().__init__(query_dim, key_dim, dim)
+        plain = nn.Linear(query_dim, self.query.out_features, bias=False, device="meta")
+        plain.weight = self.query.weight
+        self.query = plain
+
+
 class Level(nn.Module):
     """The attention of one level: its score, and hook points of weights and context vectors."""
 
-    def __init__(self, score: Additive) -> None:
+    def __init__(self, score: StepScore) -> None:
         super().__init__()
         self.score, self.heads = score, 1
         core = HeadSum()
@@ -150,9 +168,9 @@ class HierarchicalRecurrence(nn.Module):
     def __init__(self, words: int, dim: int) -> None:
         super().__init__()
         self.dim, self.utterances = dim, 1
-        self.word_attention = Level(Additive(2 * dim, 2 * dim, dim))
+        self.word_attention = Level(StepScore(2 * dim, 2 * dim, dim))
         self.utterance = Gru(0, dim, fed=2 * dim)
-        self.utterance_attention = Level(Additive(dim, dim))
+        self.utterance_attention = Level(StepScore(dim, dim))
         self.layer = Gru(words, dim, fed=dim)
 
     def forward(self, x: Tensor, memory: Tree, state: Hidden, real: Tensor | None) -> Steps:
@@ -182,32 +200,53 @@ class HierarchicalRecurrence(nn.Module):
         return Steps(torch.stack(hidden, dim=1), torch.stack(taken, dim=1), state, attended)
 
     def attend_function(self, memory: Tree, rows: int) -> AttendStep:
-        """The attention of one step to the utterances of each row. Work that all steps share is done here."""
+        """The attention of one step to the utterances of each row. Work that all steps share is done here:
+
+            W [s; l] = W_s s + W_l l         GRU: V r_i + b = sum_j a_ij (V h_ij + b), since weights sum to 1
+
+        Utterances that a source does not have come after all others, so whatever is computed for them has no influence."""
         keys, values, numbers = memory["keys"], memory["values"], memory["numbers"]
-        sources = values.shape[0]
-        cell, bias = self.utterance.step_function(), self.utterance.weight[:, -1].expand(rows, -1)
-        inside = [(numbers == number)[:, None] for number in range(1, self.utterances + 1)]  # (sources, 1, S) each
-        present = [mask.any(-1).repeat_interleave(rows // sources, 0)[:, 0] for mask in inside]  # (rows,) each
+        sources, dim, split = values.shape[0], self.dim, 3 * self.dim
+        score, among = self.word_attention.score, self.utterance_attention.score
+        from_state = shared_weight(torch.cat((score.query.weight[:, :dim], among.query.weight)))  # state -> both queries
+        from_level = shared_weight(torch.cat((self.utterance.recurrent, score.query.weight[:, dim:])))  # level -> gates, query
+        inputs = self.utterance_inputs(values)  # (sources, S, 3 dim)
+        nothing = keys.new_zeros(4 * dim)
+        inside = self.words_of(numbers)
+        penalties = mask_penalty(inside).unbind(1)  # (sources, S) each
+        present = mask_penalty(inside.any(-1)).repeat_interleave(rows // sources, 0)  # (rows, U)
 
         def attend(query: Tensor, vectors: Tensor | None) -> Attended:
-            level, levels, weights = (torch.zeros_like(query),), [], []
-            for at, mask in enumerate(inside):
+            words_query, utterance_query = from_state(query, nothing[: 2 * dim]).split(dim, dim=-1)  # (rows, dim) each
+            level, levels, weights = torch.zeros_like(query), [], []
+            gates, from_words = nothing[:split].expand(rows, -1), words_query
+            for at, penalty in enumerate(penalties):
+                if at:
+                    gates, more = from_level(level, nothing).split((split, dim), dim=-1)
+                    from_words = words_query + more
                 if vectors is None:
-                    both = torch.cat((query, level[0]), dim=-1).view(sources, -1, 2 * self.dim)  # (sources, n, 2 dim)
-                    weight = softmax_or_zeros(self.word_attention.score(both, keys), mask)  # (sources, n, S)
+                    scores = score.compare(from_words.view(sources, -1, dim), keys)  # (sources, n, S)
+                    weight = (scores + penalty[:, None]).softmax(-1)
                     weights.append(weight.flatten(0, 1))
-                    vector = (weight @ values).flatten(0, 1)  # (rows, 2 dim)
+                    entering = (weight.to(inputs.dtype) @ inputs).flatten(0, 1)  # (rows, 3 dim)
                 else:
-                    vector = vectors[:, at]
-                level = keep_padded(cell(bias, vector, level), level, present[at])  # type: ignore[assignment]
-                levels.append(level[0])
+                    entering = self.utterance_inputs(vectors[:, at])
+                level = gru_cell(entering, gates, level)
+                levels.append(level)
             stacked = torch.stack(levels, dim=1)  # (rows, U, dim)
-            score = self.utterance_attention.score
-            scores = score(query[:, None], score.project_keys(stacked))[:, 0]
-            chosen = softmax_or_zeros(scores, torch.stack(present, dim=1))  # (rows, U)
-            return Attended((chosen[:, None] @ stacked)[:, 0], weights, chosen, stacked)
+            scores = among.compare(utterance_query[:, None], among.project_keys(stacked))[:, 0]
+            chosen = (scores + present).softmax(-1)  # (rows, U)
+            return Attended((chosen.to(stacked.dtype)[:, None] @ stacked)[:, 0], weights, chosen, stacked)
 
         return attend
+
+    def utterance_inputs(self, vectors: Tensor) -> Tensor:
+        """V r + b of the GRU over utterances: (…, 2 dim) -> (…, 3 dim). Not by oneDNN, which is slow with strided weights."""
+        return functional.linear(vectors, self.utterance.weight[:, :-1], self.utterance.weight[:, -1])
+
+    def words_of(self, numbers: Tensor) -> Tensor:
+        """(sources, U, S): True for the words of each utterance."""
+        return numbers[:, None] == torch.arange(1, self.utterances + 1, device=numbers.device)[:, None]
 
     def hook_words(self, steps: Steps, memory: Tree) -> Tensor | None:
         """Apply hooks to the word weights of all steps -> the changed vectors of utterances (rows, time, U, 2 dim), or None if
@@ -216,7 +255,8 @@ class HierarchicalRecurrence(nn.Module):
         if not core.has_hooks:
             return None
         values = values[:, None, None].expand(-1, self.utterances, -1, -1, -1)  # (sources, U, 1, S, 2 dim)
-        vectors = core(steps.word_weights(values.shape[0]), values)  # (sources, U, n, 2 dim)
+        weights = steps.word_weights(values.shape[0]) * self.words_of(memory["numbers"])[:, :, None]  # (sources, U, n, S)
+        vectors = core(weights, values)  # (sources, U, n, 2 dim)
         return vectors.transpose(1, 2).reshape(*steps.hidden.shape[:2], self.utterances, -1) if core.changes else None
 
     def hook_utterances(self, first: Steps, steps: Steps, memory: Tree) -> Tensor | None:
@@ -228,7 +268,7 @@ class HierarchicalRecurrence(nn.Module):
         sources = numbers.shape[0]
         words = first.word_weights(sources).transpose(1, 2)  # (sources, n, U, S)
         shared = (steps.utterance_weights(sources)[..., None] * words).sum(2)  # (sources, n, S)
-        inside = numbers[..., None] == torch.arange(1, self.utterances + 1, device=words.device)  # (sources, S, U)
+        inside = self.words_of(numbers).transpose(1, 2)  # (sources, S, U)
         values = inside[:, None].to(words.dtype) @ steps.levels(sources)  # (sources, n, S, dim): l of each word's utterance
         context = core(shared[:, None], values[:, None])  # (sources, 1, n, dim)
         return context.reshape(*steps.hidden.shape[:2], -1) if core.changes else None

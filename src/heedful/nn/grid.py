@@ -49,9 +49,14 @@ def word_in_segment(segments: Tensor) -> Tensor:
 
 def grid_sizes(segments: Tensor, mask: Tensor, limit: tuple[int, int]) -> tuple[int, int]:
     """The limits, or on a CPU, where reading them is free, the sizes that occur; arguments as in `make_grid`."""
-    if segments.device.type == "cpu" and not torch.compiler.is_compiling():
+    if sizes_can_be_read(segments):
         occurring = (segments, word_in_segment(segments))
         sentences, words = (int(places.masked_fill(~mask, 0).max()) + 1 for places in occurring)
     else:
         sentences, words = (min(size, segments.shape[1]) for size in limit)
     return sentences, words
+
+
+def sizes_can_be_read(tensor: Tensor) -> bool:
+    """Whether reading a number of the tensor costs nothing: not on a GPU, nor where operators are recorded."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -177,19 +177,24 @@ class Gru(Layer):
 
     def step_function(self) -> CellStep:
         multiply_fed, multiply_hidden = shared_weight(self.weight[:, self.inputs : -1]), shared_weight(self.recurrent)
-        no_bias, split = self.recurrent.new_zeros(self.gates * self.dim), 2 * self.dim
+        no_bias = self.recurrent.new_zeros(self.gates * self.dim)
 
         def step(gates: Tensor, fed: Tensor | None, state: Hidden) -> Hidden:
             (hidden,) = state
             from_input = gates if fed is None else multiply_fed(fed, gates)
-            from_hidden = multiply_hidden(hidden, no_bias)
-            if has_fused_cells(gates):
-                return (fused_gru_cell(from_input, from_hidden, hidden.to(from_input.dtype)),)
-            r, z = (from_input[:, :split] + from_hidden[:, :split]).sigmoid().chunk(2, dim=-1)
-            n = torch.addcmul(from_input[:, split:], r, from_hidden[:, split:]).tanh()
-            return (torch.lerp(n, hidden.to(n.dtype), z),)
+            return (gru_cell(from_input, multiply_hidden(hidden, no_bias), hidden),)
 
         return step
+
+
+def gru_cell(from_input: Tensor, from_hidden: Tensor, hidden: Tensor) -> Tensor:
+    """What follows the two matrix products: W x + b and U h (rows, 3 dim), and h (rows, dim) -> (rows, dim)."""
+    if has_fused_cells(from_input):
+        return fused_gru_cell(from_input, from_hidden, hidden.to(from_input.dtype))
+    split = 2 * hidden.shape[-1]
+    r, z = (from_input[:, :split] + from_hidden[:, :split]).sigmoid().chunk(2, dim=-1)
+    n = torch.addcmul(from_input[:, split:], r, from_hidden[:, split:]).tanh()
+    return torch.lerp(n, hidden.to(n.dtype), z)
 
 
 CELLS: dict[str, type[Lstm] | type[Gru]] = {"lstm": Lstm, "gru": Gru}

@@ -77,7 +77,7 @@ class Additive(Score):
     def __init__(self, query_dim: int, key_dim: int, dim: int | None = None) -> None:
         super().__init__()
         hidden = dim or query_dim
-        self.query = unbiased(query_dim, hidden)
+        self.query: nn.Linear = unbiased(query_dim, hidden)
         self.key = linear(key_dim, hidden)
         self.value = unbiased(hidden, 1)
 
@@ -85,7 +85,11 @@ class Additive(Score):
         return self.key(source)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        both = self.query(query)[:, :, None] + keys[:, None]  # (sources, n, S, dim)
+        return self.compare(self.query(query), keys)
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """The scores of projected queries (sources, n, dim)."""
+        both = query[:, :, None] + keys[:, None]  # (sources, n, S, dim)
         return self.value(both.tanh()).squeeze(-1)
 
 
