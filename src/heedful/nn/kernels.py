@@ -27,7 +27,8 @@ except ImportError:  # CPU builds of torch do not include it
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 MAX_QUERIES = 16
 MANY_PROGRAMS = 128  # about one for each multiprocessor
-ONE_QUERY = {True: (512, 16), False: (128, 4)}  # keys at a time and warps, for few programs and for many
+MAX_ONE_QUERY = 2**13  # keys, whose mask is read at once
+ONE_QUERY = {True: (256, 16, 1), False: (64, 4, 2)}  # keys at a time, warps and stages, for few programs and for many
 CACHED = 2**19  # elements that stay in the CPU's cache
 LOWEST = torch.finfo(torch.float32).min
 Jit: Any = triton.jit if triton is not None else (lambda function: function)
@@ -87,31 +88,34 @@ def _one_query(
     query, key, value, mask, out,
     query_row, query_head, key_row, key_head, key_time, value_row, value_head, value_time, mask_row, mask_key,
     out_row, out_head, keys, scale,
-    SIZE: tl.constexpr, BLOCK: tl.constexpr,
+    SIZE: tl.constexpr, ALL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`_short_attention` for one query: products with a vector need no tensor cores, and larger blocks hide latency."""
-    row, head = tl.program_id(0), tl.program_id(1)
-    d_at, within = tl.arange(0, SIZE), tl.arange(0, BLOCK)
+    """`_short_attention` for one query: products with a vector need no tensor cores. Blocks after the last allowed key are not
+    read; the others are, whatever the mask, so that no read waits for another."""
+    head, row = tl.program_id(0), tl.program_id(1)  # all heads of a row at about the same time: their keys are neighbors
+    d_at, within, all_at = tl.arange(0, SIZE), tl.arange(0, BLOCK), tl.arange(0, ALL)
+    mask += row * mask_row
+    last = tl.max(tl.where(tl.load(mask + all_at * mask_key, mask=all_at < keys, other=0) != 0, all_at + 1, 0), 0)
     q = tl.load(query + row * query_row + head * query_head + d_at).to(tl.float32) * scale
     key += row * key_row + head * key_head
     value += row * value_row + head * value_head
-    mask += row * mask_row
     largest = float("-inf")
     total = 0.0
     context = tl.zeros((SIZE,), tl.float32)
-    for begin in range(0, keys, BLOCK):
+    for begin in range(0, last, BLOCK):
         at = begin + within
-        allowed = tl.load(mask + at * mask_key, mask=at < keys, other=0) != 0
-        if tl.max(allowed.to(tl.int32), 0) > 0:  # a block that is masked as a whole is not read
-            k = tl.load(key + at[:, None] * key_time + d_at[None, :], mask=allowed[:, None], other=0.0).to(tl.float32)
-            v = tl.load(value + at[:, None] * value_time + d_at[None, :], mask=allowed[:, None], other=0.0).to(tl.float32)
-            scores = tl.where(allowed, tl.sum(k * q[None, :], 1), float("-inf"))
-            new_largest = tl.maximum(largest, tl.max(scores, 0))
-            weight = tl.exp(scores - new_largest)
-            rescale = tl.exp(largest - new_largest)
-            total = total * rescale + tl.sum(weight, 0)
-            context = context * rescale + tl.sum(weight[:, None] * v, 0)
-            largest = new_largest
+        real = at < last
+        allowed = tl.load(mask + at * mask_key, mask=real, other=0) != 0
+        k = tl.load(key + at[:, None] * key_time + d_at[None, :], mask=real[:, None], other=0.0).to(tl.float32)
+        v = tl.load(value + at[:, None] * value_time + d_at[None, :], mask=real[:, None], other=0.0).to(tl.float32)
+        scores = tl.where(allowed, tl.sum(k * q[None, :], 1), float("-inf"))
+        new_largest = tl.maximum(largest, tl.max(scores, 0))
+        safe = tl.where(new_largest == float("-inf"), 0.0, new_largest)
+        weight = tl.exp(scores - safe)
+        rescale = tl.exp(largest - safe)
+        total = total * rescale + tl.sum(weight, 0)
+        context = context * rescale + tl.sum(weight[:, None] * v, 0)
+        largest = new_largest
     context = context / tl.where(total == 0.0, 1.0, total)
     tl.store(out + row * out_row + head * out_head + d_at, context.to(out.dtype.element_ty))
 
@@ -121,11 +125,12 @@ def one_query_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor)
     rows, heads, _, size = query.shape
     out = query.new_empty(rows, 1, heads, size).transpose(1, 2)
     few = rows * heads <= MANY_PROGRAMS  # then each program must hide the latency of its own reads
-    _one_query[(rows, heads)](
+    block, warps, stages = ONE_QUERY[few]
+    _one_query[(heads, rows)](
         query, key, value, mask.view(torch.uint8), out,
         query.stride(0), query.stride(1), *key.stride()[:3], *value.stride()[:3], mask.stride(0), mask.stride(3),
         out.stride(0), out.stride(1), key.shape[2], 1 / math.sqrt(size),
-        SIZE=size, BLOCK=ONE_QUERY[few][0], num_warps=ONE_QUERY[few][1],
+        SIZE=size, ALL=triton.next_power_of_2(key.shape[2]), BLOCK=block, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return out
 
@@ -134,7 +139,7 @@ def short_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     """query (rows, heads, queries, size), key and value (rows, heads, keys, size), mask (rows, 1, queries or 1, keys)
     -> as query."""
     rows, heads, queries, size = query.shape
-    if queries == 1 and mask is not None:
+    if queries == 1 and mask is not None and key.shape[2] <= MAX_ONE_QUERY:
         return one_query_attention(query, key, value, mask)
     out = query.new_empty(rows, queries, heads, size).transpose(1, 2)
     strides = (0, 0, 0) if mask is None else (mask.stride(0), mask.stride(2) if mask.shape[2] > 1 else 0, mask.stride(3))

@@ -180,8 +180,14 @@ class Engine:
         self.predict, self.sources, self.waiting = predict, sources, True
         self.frontier.done.fill_(True)
         self.source_ids = [None] * sources.capacity
+        self.rewind()
         self.refill(list(range(sources.capacity)))
         self.waiting = sources.exceed_capacity
+
+    def rewind(self) -> None:
+        """Use the cache from its first slot on: attention reads the slots up to the last one in use."""
+        assert not self.has_sources, "the slots of active sources are in use"
+        rewind(self.states)
 
     def slots(self) -> int:
         """Number of cache slots of one source: its maximum length, and spare ones if queued sources replace finished ones.
@@ -390,6 +396,15 @@ def slots_used(states: States) -> int:
     if isinstance(states, State):
         return 0 if states.owned_slots is None else int(states.filled) - states.reserved
     return max(map(slots_used, states))
+
+
+def rewind(states: States) -> None:
+    """Set the next slot of captured states to the first one after the prompt."""
+    if not isinstance(states, State):
+        for state in states:
+            rewind(state)
+    elif isinstance(states.filled, Tensor):
+        states.filled.fill_(states.reserved)
 
 
 def copy_for_graph(states: States, device: torch.device) -> States:

@@ -177,6 +177,8 @@ class ContinuousBatch:
         if lane.engine is None:
             lane.engine = self.start_engine(lane)
         elif lane.waiting:
+            if not lane.engine.has_sources:
+                lane.engine.rewind()
             lane.engine.admit()
         engine = lane.engine
         watched = self.watched(engine)
