@@ -13,6 +13,7 @@ import pytest
 import starters
 from workshop import heed
 
+from heedful.data.hash_split import split_by_hash
 from heedful.tasks import TASKS
 
 pytestmark = pytest.mark.benchmark
@@ -76,3 +77,21 @@ def test_words_that_are_rare_weigh_more() -> None:
     scores = starters.word_similarities(["the cat", "dog"], ["the dog", "the cat", "the the"])
     assert scores.shape == (2, 3) and scores[0].argmax() == 1 and scores[1].argmax() == 0
     assert scores[1, 1] == 0 and scores[0, 1] == pytest.approx(1.0)
+
+
+def test_generated_questions_are_no_near_duplicates(tmp_path: Path) -> None:
+    starters.write_span(tmp_path, 2000)
+    rows = [json.loads(line) for line in (tmp_path / "examples.jsonl").read_text().splitlines()]
+    assert all(row["context"][row["answer_start"] :].startswith(row["answer"]) for row in rows) and len(rows) == 2000
+    parts = split_by_hash([row["context"] for row in rows], (0.6, 0.2, 0.2))
+    assert all(parts.count(part) > 300 for part in ("train", "valid", "test"))
+
+
+def test_a_result_is_added_to_those_of_other_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "starters.json"
+    for task, value in (("span", 0.1), ("tagging", 0.2), ("span", 0.3)):
+        starters.merge_results(path, {"task": task, "value": value})
+    assert [(one["task"], one["value"]) for one in json.loads(path.read_text())["starters"]] == [
+        ("tagging", 0.2),
+        ("span", 0.3),
+    ]

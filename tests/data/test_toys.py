@@ -128,9 +128,9 @@ def test_one_word_of_a_document_determines_its_label() -> None:
 
 
 def test_labels_of_words_depend_on_words_before_them() -> None:
-    for words, labels in some(toys.tag_by_context):
+    for words, labels, _ in some(toys.tag_by_context):
         assert labels == ["first", *(f"c{word[1]}" for word in words[:-1])]
-    for words, labels in some(partial(toys.echo, distance=3)):
+    for words, labels, _ in some(partial(toys.echo, distance=3)):
         assert labels == ["none"] * 3 + words[:-3]
 
 

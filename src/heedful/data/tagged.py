@@ -232,8 +232,19 @@ def toy_sentences(data: TaggedConfig, toy: ToySplit) -> Iterator[TaggedSentence]
     draw: Draw[TaggedWords] = TAGGED[cast(TaggedToy, toy.name)]
     if data.distance is not None:
         draw = partial(echo, distance=data.distance)
-    for number, (words, labels) in enumerate(sample(draw, toy.split, toy.size), start=1):
-        yield TaggedSentence(number, words, labels, [number] * len(words))
+    for number, one in enumerate(sample(draw, toy.split, toy.size), start=1):
+        yield TaggedSentence(
+            number, one.words, one.labels, [number] * len(one.words), toy_rows(one, f"{toy} sentence {number}")
+        )
+
+
+def toy_rows(sentence: TaggedWords, place: str) -> list[conllu.Row]:
+    """The dependency tree of a toy's sentence, if it has one, as lines of CoNLL-U."""
+    nodes = enumerate(zip(sentence.words, sentence.tree, strict=False), start=1)
+    return [
+        conllu.Row(place, (str(at), word, "_", "_", "_", "_", str(head + 1), relation, "_", "_"))
+        for at, (word, (head, relation)) in nodes
+    ]
 
 
 def read_blocks(path: Path, *, comments: bool) -> Iterator[list[tuple[int, str | LineProblem]]]:

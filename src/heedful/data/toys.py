@@ -2,7 +2,7 @@
 
     pairs       copy, reverse, dictionary, names, many-to-one       source, target and word alignment
     labeled     negation, key-document                              label and text
-    tagged      tag-by-context, echo                                words and a label for each
+    tagged      tag-by-context, echo, agreement                     words and a label for each
     dialogues   two-turns-back                                      turns
 
     sample(PAIRS["copy"], "train", 20_000)                          examples of a split; a larger count only appends
@@ -20,12 +20,14 @@ from functools import cache, partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from heedful.data.generated_split import split_of
+from heedful.data.grammar.agreement import uninflect
+from heedful.data.grammar.corpus import draw_sentence
 from heedful.errors import DataError
 
 Link = tuple[int, int]  # source word, target word
 PairToy = Literal["copy", "reverse", "dictionary", "names", "many-to-one"]
 LabeledToy = Literal["negation", "key-document"]
-TaggedToy = Literal["tag-by-context", "echo"]
+TaggedToy = Literal["tag-by-context", "echo", "agreement"]
 DialogueToy = Literal["two-turns-back"]
 
 SHORT = range(3, 9)  # words of a sentence
@@ -83,6 +85,7 @@ class LabeledText(NamedTuple):
 class TaggedWords(NamedTuple):
     words: list[str]
     labels: list[str]
+    tree: Sequence[tuple[int, str]] = ()  # head (-1 for the root) and relation of each word; empty: not known
 
     @property
     def group(self) -> str:
@@ -218,7 +221,7 @@ def negation(draw: random.Random, lengths: Sequence[int] = range(3, 9)) -> Label
     return LabeledText(label, " ".join(word for both in zip(before, words, strict=True) for word in both if word))
 
 
-def key_document(draw: random.Random, sentences: int = 5, lengths: Sequence[int] = range(4, 9)) -> LabeledText:
+def key_document(draw: random.Random, sentences: int = 5, lengths: Sequence[int] = range(12, 21)) -> LabeledText:
     """Sentences of words without meaning, and one word that determines the label; without such a word it is "other", so that
     a model has to find the words of every label."""
     label = draw.choice([*TOPICS, "other"])
@@ -245,6 +248,15 @@ def echo(draw: random.Random, distance: int = 10, lengths: Sequence[int] | None 
     return TaggedWords(words, [*["none"] * min(distance, len(words)), *words[:-distance]])
 
 
+def agreement(draw: random.Random) -> TaggedWords:
+    """An Italian sentence of the grammar with verbs and adjectives in their citation form (`grammar/agreement.py`); their label
+    is the form that agrees with the subject or the noun."""
+    words = uninflect(draw_sentence(draw))
+    return TaggedWords(
+        [word.text for word in words], [word.label for word in words], [(word.head, word.relation) for word in words]
+    )
+
+
 def two_turns_back(draw: random.Random) -> Dialogue:
     """Two facts, then a question about one of them: the answer is one or two turns of the speaker back."""
     things, called = draw.sample(THINGS, 2), draw.sample(CALLED, 2)
@@ -261,7 +273,7 @@ PAIRS: dict[PairToy, Draw[Pair]] = {
     "many-to-one": many_to_one,
 }
 LABELED: dict[LabeledToy, Draw[LabeledText]] = {"negation": negation, "key-document": key_document}
-TAGGED: dict[TaggedToy, Draw[TaggedWords]] = {"tag-by-context": tag_by_context, "echo": echo}
+TAGGED: dict[TaggedToy, Draw[TaggedWords]] = {"tag-by-context": tag_by_context, "echo": echo, "agreement": agreement}
 DIALOGUES: dict[DialogueToy, Draw[Dialogue]] = {"two-turns-back": two_turns_back}
 
 FORMS: dict[str, Mapping[Any, Draw[Any]]] = {"pairs": PAIRS, "labeled": LABELED, "tagged": TAGGED, "dialogues": DIALOGUES}
@@ -275,6 +287,7 @@ SUMMARIES = {
     "key-document": "one word of a document of five sentences determines the label; without one it is other",
     "tag-by-context": "the label of a word is the class of the word before it",
     "echo": "the label of a word is the word 10 positions before it, or data.distance",
+    "agreement": "the label of an Italian verb or adjective, given in its citation form, is the form that agrees",
     "two-turns-back": "a question about a fact of one or two turns before",
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from bisect import bisect
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import accumulate, product
 from typing import NamedTuple
 
@@ -93,6 +94,17 @@ def generate(split: Split, count: int, seed: int = 0) -> Iterator[Sentence]:
         if split_of(source_text(clause)) == split:
             given += 1
             yield finish(clause)
+
+
+@cache
+def cumulative_weights() -> list[float]:
+    return list(accumulate(family.weight for family in families()))
+
+
+def draw_sentence(draw: random.Random) -> Sentence:
+    """A sentence of a family drawn by weight; sentences may repeat."""
+    (family,) = draw.choices(families(), cum_weights=cumulative_weights())
+    return finish(family.at(draw.randrange(family.size)))
 
 
 def count_pairs() -> int:

@@ -117,7 +117,7 @@ def _none(setting: Setting) -> list[Token]:
     return []
 
 
-_POSSESSIVES = {
+POSSESSIVES = {
     "my": "mio mia miei mie",
     "your": "tuo tua tuoi tue",
     "his": "suo sua suoi sue",
@@ -128,7 +128,7 @@ _POSSESSIVES = {
 
 POSSESSED = [
     Determiner(word, plural, partial(_possessive, forms=forms), label="poss")
-    for word, forms in _POSSESSIVES.items()
+    for word, forms in POSSESSIVES.items()
     for plural in (False, True)
 ]
 OWNED = [Determiner(name.text + "'s", plural, _definite, "poss", name) for name in NAMES for plural in (False, True)]
