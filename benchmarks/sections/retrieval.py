@@ -57,6 +57,14 @@ def index() -> str:
         ["resident memory before and after", f"{found['resident_mb_before']} MB, {found['resident_mb_after']} MB"],
         ["equal to a sort of all scores", "yes" if found["exact"] else "no"],
     ]
+    rows += [
+        [
+            f"approximate, vectors: {name}",
+            f"recall@10 {one['recall_at_10']:.1%}, {one['milliseconds']:g} ms for one question, {one['lists_mb']} MB of lists "
+            f"built in {one['build_seconds']:g} s (load average {one['load_average_after']:g})",
+        ]
+        for name, one in found.get("approximate", {}).items()
+    ]
     return (
         f"## Search among {found['entries']:,} stored replies\n\nExact search of vectors of size {found['dim']} in a "
         f"memory-mapped file, two threads; load average before the measurement {found['load_average_before']:g}. "

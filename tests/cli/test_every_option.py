@@ -66,6 +66,7 @@ COMMANDS: dict[str, dict[str, str]] = {
 # What an option is tried with; a value for one command is named command.option. None: a flag.
 VALUES: dict[str, str | None] = {
     "against": "{other}",
+    "approximate": None,  # refused without --rebuild
     "average.last": "1",  # not beside --steps
     "average.steps": "1",  # not there
     "baselines": None,

@@ -32,6 +32,13 @@ def search(
         ),
     ] = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Index the stored answers again, with this checkpoint.")] = False,
+    approximate: Annotated[
+        bool,
+        typer.Option(
+            "--approximate",
+            help="With --build or --rebuild: an index whose searches are faster and may miss answers; needs faiss.",
+        ),
+    ] = False,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,
@@ -44,13 +51,15 @@ def search(
 
     if build is not None and rebuild:
         raise ConfigError("given both --build and --rebuild, expected one of them")
+    if approximate and build is None and not rebuild:
+        raise ConfigError("given --approximate, which has no effect without --build or --rebuild", hint="add --rebuild")
     if not question and build is None and not rebuild:
         raise ConfigError("given no question, expected a text", hint=f'heed search {run} "…"')
     retriever = Retriever.load(run, checkpoint, device)
     about = {}
     if build is not None or rebuild or not retriever.is_indexed:
         print_message("indexing the stored answers")
-        count = retriever.build(None if build is None else find_path(str(build)))
+        count = retriever.build(None if build is None else find_path(str(build)), approximate=approximate)
         print_message(f"{retriever.knowledge_folder}: {count:,} entries")
         about = {"knowledge": str(retriever.knowledge_folder), "indexed": count}
     if not question:

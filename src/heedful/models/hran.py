@@ -217,12 +217,12 @@ class HierarchicalRecurrence(nn.Module):
         present = mask_penalty(inside.any(-1)).repeat_interleave(rows // sources, 0)  # (rows, U)
 
         def attend(query: Tensor, vectors: Tensor | None) -> Attended:
-            words_query, utterance_query = from_state(query, nothing[: 2 * dim]).split(dim, dim=-1)  # (rows, dim) each
+            words_query, utterance_query = from_state(query, nothing[: 2 * dim]).chunk(2, dim=-1)  # (rows, dim) each
             level, levels, weights = torch.zeros_like(query), [], []
             gates, from_words = nothing[:split].expand(rows, -1), words_query
             for at, penalty in enumerate(penalties):
                 if at:
-                    gates, more = from_level(level, nothing).split((split, dim), dim=-1)
+                    gates, more = from_level(level, nothing).split_with_sizes((split, dim), dim=-1)
                     from_words = words_query + more
                 if vectors is None:
                     scores = score.compare(from_words.view(sources, -1, dim), keys)  # (sources, n, S)

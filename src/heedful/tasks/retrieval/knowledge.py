@@ -6,6 +6,7 @@
       questions.entries               (questions,) int64: the line of each, from 0
       answers.vectors                 (distinct answers, dim) float32
       answers.entries                 (distinct answers,) int64: the first line with this answer
+      *.lists                         inverted lists for approximate search, if asked for (vectors/approximate.py)
       lines.values, lines.offsets     the content of replies.jsonl, and where each line begins
       MANIFEST.json                   size and SHA-256 of each file; the checkpoint and the replies.jsonl that it was made from
 
@@ -38,6 +39,7 @@ from heedful.storage.mapping import map_array
 from heedful.storage.reading import decode_line, read_lines, sha256_of, unreadable
 from heedful.storage.writing import create, output_file
 from heedful.tasks.retrieval.command import Match
+from heedful.vectors.approximate import ApproximateSearch, build_lists, import_faiss
 from heedful.vectors.nearest import nearest_vectors
 
 FOLDER, REPLIES, INDEX = "knowledge", "replies.jsonl", "index"
@@ -69,6 +71,11 @@ class Encoders(NamedTuple):
 class VectorTable(NamedTuple):
     vectors: Tensor  # (rows, dim)
     entries: NDArray[np.int64]  # (rows,): the entry of each
+    lists: ApproximateSearch | None = None  # None: search is exact
+
+    def nearest(self, queries: Tensor, count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """queries (queries, dim) -> scores and rows of the best, both (queries, count), best first."""
+        return nearest_vectors(self.vectors, queries, count) if self.lists is None else self.lists.nearest(queries, count)
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
@@ -116,8 +123,10 @@ def write_replies(knowledge: Path, entries: Iterable[Entry]) -> int:
     return len(seen)
 
 
-def write_index(knowledge: Path, checkpoint: Path, encoders: Encoders) -> None:
+def write_index(knowledge: Path, checkpoint: Path, encoders: Encoders, *, approximate: bool = False) -> None:
     """Encode the entries of replies.jsonl and write the index, which replaces an earlier one when it is complete."""
+    if approximate:
+        import_faiss()  # an error before anything is encoded
     path = knowledge / REPLIES
     lines = enumerate(read_lines(path))
     seen: set[str] = set()
@@ -144,8 +153,20 @@ def write_index(knowledge: Path, checkpoint: Path, encoders: Encoders) -> None:
             append(files, "answers", encoders.answers([answer for _, answer in new]), [number for number, _ in new])
         np.array(offsets, np.int64).tofile(stack.enter_context(create(folder / "lines.offsets")))
         stack.close()  # before the files are measured
+        if approximate:
+            write_lists(folder)
         about = {"checkpoint": checkpoint.name, "fingerprint": sha256_of(checkpoint / MANIFEST), "replies": digest}
         write_manifest(folder, about)
+
+
+def write_lists(folder: Path) -> None:
+    """Write the inverted lists of each table of an index."""
+    for table in TABLES:
+        rows = len(map_array(folder / f"{table}.entries", "int64"))
+        with create(folder / f"{table}.lists") as file:
+            if rows:
+                size = map_array(folder / f"{table}.vectors", "float32").size
+                build_lists(read_table(folder, table, size // rows).vectors).tofile(file)
 
 
 def append(files: dict[str, Any], table: str, vectors: Tensor, entries: Sequence[int]) -> None:
@@ -176,7 +197,7 @@ class KnowledgeBase:
             raise ConfigError(f"match: given {match!r}, but the stored answers have no questions", hint="match answers")
         wide = top
         while True:
-            hits = [nearest_vectors(table.vectors, queries, wide) for table in chosen]  # scores and rows, (queries, wide)
+            hits = [table.nearest(queries, wide) for table in chosen]  # scores and rows, (queries, wide)
             found = []
             for row in range(len(queries)):
                 pairs = [
@@ -212,7 +233,8 @@ def read_table(folder: Path, table: str, dim: int) -> VectorTable:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         vectors = torch.from_numpy(map_array(folder / f"{table}.vectors", "float32"))
-    return VectorTable(vectors.view(len(entries), dim), entries)
+    vectors, stored = vectors.view(len(entries), dim), folder / f"{table}.lists"
+    return VectorTable(vectors, entries, ApproximateSearch(map_array(stored, "uint8"), vectors) if stored.exists() else None)
 
 
 def open_knowledge(knowledge: Path, checkpoint: Path, dim: int) -> KnowledgeBase:

@@ -49,6 +49,7 @@ from heedful.tasks.retrieval.knowledge import (
     write_replies,
 )
 from heedful.tasks.retrieval.model import DualEncoder, row_losses
+from heedful.vectors.approximate import import_faiss
 
 NEAREST = 5  # entries that explain a reply
 
@@ -157,15 +158,19 @@ class Retriever(NearestTextPredictor):
             self.build()
         return open_knowledge(self.knowledge_folder, self.checkpoint, self.run.model.dim)
 
-    def build(self, file: Path | None = None) -> int:
+    def build(self, file: Path | None = None, *, approximate: bool = False) -> int:
         """Index the stored answers again, or those of a file, which replace them: .jsonl with the fields question and answer,
-        or lines of turns and an answer, separated by tabs. Returns the number of entries."""
+        or lines of turns and an answer, separated by tabs. Returns the number of entries. approximate: searches of this
+        index are faster and may miss answers (faiss is required)."""
+        if approximate:
+            import_faiss()  # an error before anything is written
         if file is not None:
             write_replies(self.knowledge_folder, read_entries(file))
         elif not (self.knowledge_folder / REPLIES).exists():
             entries = (Entry(example.question, example.answer) for example in self.examples("train"))
             write_replies(self.knowledge_folder, entries)
-        write_index(self.knowledge_folder, self.checkpoint, Encoders(self.encode_questions, self.encode_answers))
+        encoders = Encoders(self.encode_questions, self.encode_answers)
+        write_index(self.knowledge_folder, self.checkpoint, encoders, approximate=approximate)
         self.__dict__.pop("knowledge", None)
         return len(self.knowledge)
 
