@@ -124,3 +124,4 @@ class Endpoint(NamedTuple):
     answer: Any = dict[str, Any]  # the type of the reply; None: not JSON
     needs_key: bool = True  # where keys are used
     while_draining: bool = False
+    choices: Sequence[str] = ()  # the values of the part of its path; none: any

@@ -127,5 +127,12 @@ def start_analysis(served: Served, function: Callable[[], Any]) -> Future[Any]:
 
 
 ENDPOINTS = [
-    Endpoint("POST", "/api/inspect/{analysis}", inspect, "Analyze a model or its output for a text", fields=InspectFields),
+    Endpoint(
+        "POST",
+        "/api/inspect/{analysis}",
+        inspect,
+        "Analyze a model, or its output for a text",
+        fields=InspectFields,
+        choices=ANALYSES,
+    ),
 ]

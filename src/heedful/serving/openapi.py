@@ -50,7 +50,7 @@ def operation(endpoint: Endpoint, schemas: dict[str, Any], *, keys: bool) -> dic
     }
     about: dict[str, Any] = {"summary": endpoint.summary, "tags": [endpoint.api], "responses": responses}
     if names := re.findall(r"{(\w+)}", endpoint.path):
-        text = {"type": "string"}
+        text: dict[str, Any] = {"type": "string"} | ({"enum": list(endpoint.choices)} if endpoint.choices else {})
         about["parameters"] = [{"name": name, "in": "path", "required": True, "schema": text} for name in names]
     if endpoint.fields is not None:
         schema = schema_of(endpoint.fields, schemas)
