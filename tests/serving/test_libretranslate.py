@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -42,7 +43,7 @@ def test_deep_translator(server: Running, expected: list[str]) -> None:
 
 
 FIELDS = {"q": TEXTS[0], "source": "en", "target": "de"}
-FORMS = {
+FORMS: dict[str, dict[str, Any]] = {
     "json": {"json": FIELDS},
     "form": {"data": FIELDS},
     "query": {"params": FIELDS},

@@ -162,7 +162,7 @@ def test_embeddings(model: str, client: openai.OpenAI, tiny_runs: dict[str, Path
     texts = ["the cat", "a dog runs"]
     vectors = heedful.Embedder.load(tiny_runs[model]).encode(texts)
     for form in ("float", "base64"):
-        found = client.embeddings.create(model=model, input=texts, encoding_format=form)  # type: ignore[arg-type]
+        found = client.embeddings.create(model=model, input=texts, encoding_format=form)
         assert [one.index for one in found.data] == [0, 1] and found.usage.total_tokens == found.usage.prompt_tokens > 0
         if form == "float":
             assert [one.embedding for one in found.data] == [pytest.approx(vector.tolist(), abs=1e-5) for vector in vectors]

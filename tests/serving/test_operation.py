@@ -31,7 +31,7 @@ def slow_down(seconds: float) -> None:
         time.sleep(seconds)
         return own(self, texts, **options)
 
-    Classifier.predictions = slow  # type: ignore[method-assign]
+    Classifier.predictions = slow  # type: ignore[method-assign, assignment]
 
 
 def metric(running: Running, name: str) -> float:
@@ -228,7 +228,7 @@ def test_neither_logs_nor_metrics_have_text_or_addresses(tiny_runs: dict[str, Pa
             return own(self, texts, **options)
 
         own = Classifier.predictions
-        Classifier.predictions = broken  # type: ignore[method-assign]
+        Classifier.predictions = broken  # type: ignore[method-assign, assignment]
 
     with run_server(tiny_runs["classification"], before=break_classifier) as running:
         failed = running.http.post(f"/api/predict?x={SECRET}", json={"inputs": SECRET})
@@ -319,3 +319,12 @@ def test_the_server_writes_no_files(tiny_runs: dict[str, Path]) -> None:
         found = running.http.post("/translate_file", data={"source": "en", "target": "de"}, files=files)
         assert found.status_code == 200
     assert written() == before
+
+
+def test_the_container_runs_as_an_ordinary_user() -> None:
+    root = Path(__file__).parents[2]
+    lines = (root / "Containerfile").read_text().splitlines()
+    assert lines.index("USER 10001") > max(number for number, line in enumerate(lines) if line.startswith(("RUN", "COPY")))
+    copied = [name for line in lines if line.startswith("COPY") for name in line.split()[1:-1]]
+    assert copied and all((root / name).exists() for name in copied)
+    assert lines[-1].startswith('ENTRYPOINT ["heed", "serve"')

@@ -75,7 +75,7 @@ class Asked:
 
     def results(self) -> list[str]:
         """The texts of all inputs; an error of the request is raised."""
-        found = {}
+        found: dict[int, str] = {}
         while len(found) < len(self.request.inputs):
             event = self.events.get(timeout=10)
             if isinstance(event, Failed):

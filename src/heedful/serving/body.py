@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -103,7 +103,7 @@ def parse_form(body: bytes) -> dict[str, Any]:
 async def parse_multipart(request: Request, body: bytes) -> dict[str, Any]:
     """The fields and files, which stay in memory: a spooled file of maximum size 0 is never written to the disk."""
 
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes, None]:
         yield body
 
     parser = MultiPartParser(request.headers, parts(), max_files=1, max_fields=MAX_FIELDS, max_part_size=len(body) + 1)

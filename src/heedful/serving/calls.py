@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -61,7 +61,7 @@ class Call:
 
     async def events(
         self, served: Served, texts: Sequence[str], options: Mapping[str, Any], *, stream: bool = False
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Submit texts and yield what the worker reports, until all are finished. The work is cancelled if the client leaves,
         if the deadline passes, or if the caller stops."""
         most = max(1, self.service.limits.max_queue // 2)

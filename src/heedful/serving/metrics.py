@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -15,19 +17,22 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        own = {"registry": self.registry}
-        self.requests = Counter("heedful_requests", "Requests answered.", ["api", "route", "code"], **own)
-        self.request_seconds = Histogram("heedful_request_seconds", "Time to answer.", ["api"], buckets=SECONDS, **own)
-        self.queue_seconds = Histogram("heedful_queue_seconds", "Time in the queue.", buckets=SECONDS, **own)
-        self.first_token_seconds = Histogram(
-            "heedful_time_to_first_token_seconds", "Time to the first output.", buckets=SECONDS, **own
-        )
-        self.batch_tokens = Histogram("heedful_batch_tokens", "Input tokens of a batch.", buckets=TOKENS, **own)
-        self.padding = Histogram("heedful_padding_ratio", "Padding in a batch.", buckets=SHARES, **own)
-        self.queue_depth = Gauge("heedful_queue_depth", "Texts that wait.", **own)
-        self.tokens = Counter("heedful_tokens", "Tokens of inputs and outputs.", ["dir"], **own)
-        self.rejected = Counter("heedful_rejected", "Requests refused.", ["reason"], **own)
-        self.models = Info("heedful_model", "Models served.", ["model"], **own)
+        self.requests = self.counter("requests", "Requests answered.", "api", "route", "code")
+        self.request_seconds = self.histogram("request_seconds", "Time to answer.", SECONDS, "api")
+        self.queue_seconds = self.histogram("queue_seconds", "Time in the queue.", SECONDS)
+        self.first_token_seconds = self.histogram("time_to_first_token_seconds", "Time to the first output.", SECONDS)
+        self.batch_tokens = self.histogram("batch_tokens", "Input tokens of a batch.", TOKENS)
+        self.padding = self.histogram("padding_ratio", "Padding in a batch.", SHARES)
+        self.queue_depth = Gauge("heedful_queue_depth", "Texts that wait.", registry=self.registry)
+        self.tokens = self.counter("tokens", "Tokens of inputs and outputs.", "dir")
+        self.rejected = self.counter("rejected", "Requests refused.", "reason")
+        self.models = Info("heedful_model", "Models served.", ["model"], registry=self.registry)
+
+    def counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"heedful_{name}", about, labels, registry=self.registry)
+
+    def histogram(self, name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(f"heedful_{name}", about, labels, buckets=buckets, registry=self.registry)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

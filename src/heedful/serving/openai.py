@@ -11,7 +11,7 @@ import base64
 import json
 import secrets
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from time import time
 from typing import Any, Literal, NamedTuple
@@ -113,7 +113,7 @@ class Job(NamedTuple):
 
     @property
     def head(self) -> dict[str, Any]:
-        about = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "object": self.object}
+        about: dict[str, Any] = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "object": self.object}
         about |= {"created": int(time()), "model": self.served.id}
         return about | ({"ignored": list(self.ignored)} if self.ignored else {})
 
@@ -244,7 +244,7 @@ def token_logprob(token: str, log_probability: float, top: Sequence[tuple[str, f
     return found if top is None else found | {"top_logprobs": [token_logprob(*one) for one in top]}
 
 
-async def chunks(job: Job, first: Event | None, events: AsyncIterator[Event]) -> AsyncIterator[str]:
+async def chunks(job: Job, first: Event | None, events: AsyncGenerator[Event, None]) -> AsyncIterator[str]:
     """The reply as server-sent events: a chunk for each new text, one with the reason of the end, then [DONE]."""
     head = job.head | ({"usage": None} if job.include_usage else {})
     written: dict[int, str] = {}  # index of an input -> its text so far
@@ -279,8 +279,10 @@ async def chunks(job: Job, first: Event | None, events: AsyncIterator[Event]) ->
         return made
 
     try:
-        async with aclosing(chain_events(first, events)) as all_events:
-            async for one in all_events:
+        async with aclosing(events):  # if the client leaves, the work is cancelled at once
+            for text in [] if first is None else next_chunks(first):
+                yield text
+            async for one in events:
                 for text in next_chunks(one):
                     yield text
     except Exception as error:
@@ -289,13 +291,6 @@ async def chunks(job: Job, first: Event | None, events: AsyncIterator[Event]) ->
     if job.include_usage:
         yield event(head | {"choices": [], "usage": job.usage(choices)})
     yield "data: [DONE]\n\n"
-
-
-async def chain_events(first: Event | None, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-    if first is not None:
-        yield first
-    async for one in events:
-        yield one
 
 
 def event(content: dict[str, Any]) -> str:

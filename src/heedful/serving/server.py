@@ -26,7 +26,7 @@ from heedful.serving.metrics import Metrics
 from heedful.serving.served import Loading, load_models
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
-CHECK = 0.02  # seconds between two looks at the requests that are left
+CHECK = 0.02  # seconds between two checks of the requests that are left
 
 
 @dataclass(frozen=True)

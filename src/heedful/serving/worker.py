@@ -31,7 +31,7 @@ SAMPLING = {"seed", "temperature", "top_k", "top_p"}  # samples depend on the pl
 class Delta(NamedTuple):
     """New text of an input."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     text: str
     tokens: int
 
@@ -39,7 +39,7 @@ class Delta(NamedTuple):
 class Finished(NamedTuple):
     """The prediction of an input."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     prediction: Prediction
 
 
@@ -88,7 +88,7 @@ class Input(NamedTuple):
     """A text of a request that waits."""
 
     request: Request
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     arrived: float
 
     @property
