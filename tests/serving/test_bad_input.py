@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -10,6 +11,11 @@ from typing import Any
 
 import pytest
 from serving.running_server import Running
+from starlette.requests import Request
+
+from heedful.serving.body import read_body
+from heedful.serving.failures import ApiError
+from heedful.serving.limits import Limits
 
 MEGABYTE = "w" * 2**20
 GOOD = {"q": "w1", "source": "en", "target": "de"}
@@ -115,3 +121,14 @@ def test_a_body_that_stops_arriving_is_given_up(server: Running) -> None:
         connection.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         time.sleep(0.05)
     assert server.http.post("/translate", json=GOOD).status_code == 200
+
+
+def test_a_body_that_arrives_too_slowly_is_refused() -> None:
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(5)
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    request = Request({"type": "http", "headers": []}, receive)
+    with pytest.raises(ApiError) as refused:
+        asyncio.run(read_body(request, Limits(body_timeout=0.01)))
+    assert refused.value.status == 408 and refused.value.headers == {"Connection": "close"}

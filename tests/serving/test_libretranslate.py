@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,8 +13,10 @@ from libretranslatepy import LibreTranslateAPI
 from serving.running_server import Running
 
 from heedful.serving.languages import match_language
+from heedful.serving.served import Models
 from heedful.tasks.translation.predictor import Translator
 
+GERMAN = "Das ist ein schöner Tag, und wir gehen nicht nach Hause, weil die Sonne scheint"
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8"]
 
 
@@ -65,6 +68,8 @@ def test_every_form_of_a_request(form: str, server: Running, expected: list[str]
 def test_a_get_request_may_have_a_body(server: Running) -> None:
     response = server.http.request("GET", "/languages", content=urlencode({"api_key": "x"}))
     assert {one["code"] for one in response.json()} == {"en", "de"}
+    typed = server.http.get("/languages", headers={"Content-Type": "application/json"})
+    assert typed.json() == response.json()
 
 
 def test_a_list_is_translated_in_its_order(server: Running, expected: list[str]) -> None:
@@ -91,9 +96,9 @@ def test_html_keeps_its_tags(server: Running, translator: Translator) -> None:
     """As Mastodon sends it: a list, with format html and source auto. Tags do not count for the language."""
     texts = ["this is what they have", "with all of their friends"]
     first, second = (text.replace("<", "&lt;").replace(">", "&gt;") for text in translator.predict(texts))
-    page = f'<p>{texts[0]} <a href="/der-die-das" onclick="y()">{texts[1]}</a></p>'
+    page = f'<p>{texts[0]} <a title="{GERMAN}" onclick="y()">{texts[1]}</a></p>'
     found = server.http.post("/translate", json={"q": [page], "source": "auto", "target": "de", "format": "html"}).json()
-    assert found["translatedText"] == [f'<p>{first} <a href="/der-die-das">{second}</a></p>']
+    assert found["translatedText"] == [f'<p>{first} <a title="{GERMAN}">{second}</a></p>']
     assert [one["language"] for one in found["detectedLanguage"]] == ["en"]
 
 
@@ -158,6 +163,22 @@ def test_what_is_wrong_is_named(changes: dict[str, object], message: str, server
 def test_a_missing_field_is_named(server: Running) -> None:
     response = server.http.post("/translate", json={"q": "w1", "source": "en"})
     assert (response.status_code, response.json()) == (400, {"error": "Invalid request: missing target parameter"})
+
+
+def test_pairs_are_routed_to_their_models_and_through_the_pivot_only_if_there_is_one() -> None:
+    pairs = [("en", "de"), ("de", "en"), ("de", "it"), ("fr", "en")]
+    served: Any = [SimpleNamespace(id=f"{source}-{target}", pair=(source, target)) for source, target in pairs]
+    served.append(SimpleNamespace(id="labels", pair=None))
+
+    def route(models: Models, source: str, target: str) -> list[str]:
+        return [model.id for model in models.route(source, target)]
+
+    direct, pivot = Models(served), Models(served, "de")
+    assert [route(direct, *pair) for pair in pairs] == [[f"{source}-{target}"] for source, target in pairs]
+    assert route(direct, "en", "it") == [] and route(pivot, "en", "it") == ["en-de", "de-it"]
+    assert route(pivot, "fr", "it") == route(pivot, "de", "fr") == []
+    assert direct.targets("en") == ["de"] and pivot.targets("en") == ["de", "it"]
+    assert direct.sources == ["de", "en", "fr"]
 
 
 def test_language_codes_are_matched() -> None:

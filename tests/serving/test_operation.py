@@ -67,7 +67,7 @@ def test_overload_is_refused_and_what_was_accepted_is_answered(tiny_runs: dict[s
 
 
 def test_sigterm_loses_no_accepted_request(tiny_runs: dict[str, Path]) -> None:
-    with run_server(tiny_runs["classification"], before=lambda: slow_down(0.6)) as running:
+    with run_server(tiny_runs["classification"], "--max-batch-tokens", "12", before=lambda: slow_down(0.5)) as running:
         with ThreadPoolExecutor(12) as clients:
             asked = [clients.submit(ask, running, "the cat 0")]
             time.sleep(0.2)  # it is being computed while the others wait
@@ -187,7 +187,7 @@ def test_replies_are_not_delayed_by_the_network_stack(server: Running) -> None:
         started = time.perf_counter()
         server.http.get("/livez")
         times.append(time.perf_counter() - started)
-    assert min(times) < 0.03
+    assert sorted(times)[4] < 0.03
 
 
 def test_ready_is_a_model_that_gives_its_recorded_output(tiny_runs: dict[str, Path]) -> None:

@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, Precision, print_json, print_message, print_text
+from heedful.cli.output import Checkpoint, Device, Json, Precision, check_finite, print_json, print_message, print_text
 from heedful.config.bounds import MAX_COUNT
 from heedful.errors import ConfigError
+from heedful.serving.limits import Limits
 
-MAX_PORT = 65535
+MAX_PORT, DAY = 65535, 86_400
+LIMITS = Limits()
 
 
 def serve(
@@ -29,17 +31,26 @@ def serve(
     new_key: Annotated[bool, typer.Option("--new-key", help="Print a new key and its line for --api-keys, and exit.")] = False,
     allow_host: Annotated[list[str] | None, typer.Option(help="A further name of this server, as in the Host header.")] = None,
     cors: Annotated[list[str] | None, typer.Option(help="Origin of a web page that may use the server.")] = None,
-    max_texts: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Texts of a request.")] = 50,
-    max_characters: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Characters of a text.")] = 5000,
-    max_body: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Bytes of a request.")] = 2**18,
-    max_tokens: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Tokens to generate for a text.")] = 2048,
-    max_queue: Annotated[int, typer.Option(min=2, max=MAX_COUNT, help="Texts that wait for a model.")] = 1000,
-    max_batch_tokens: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Input tokens of a batch.")] = 2048,
+    max_texts: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Texts of a request.")] = LIMITS.max_texts,
+    max_characters: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Characters of a text.")] = LIMITS.max_characters,
+    max_body: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Bytes of a request.")] = LIMITS.max_body,
+    max_tokens: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Tokens to generate for a text.")] = LIMITS.max_tokens,
+    max_queue: Annotated[int, typer.Option(min=2, max=MAX_COUNT, help="Texts that wait for a model.")] = LIMITS.max_queue,
+    max_batch_tokens: Annotated[
+        int, typer.Option(min=1, max=MAX_COUNT, help="Input tokens of a batch.")
+    ] = LIMITS.max_batch_tokens,
     max_wait_ms: Annotated[
-        float, typer.Option(min=0, max=10_000, help="Milliseconds that a text waits for others to form a batch.")
-    ] = 5.0,
-    deadline: Annotated[float, typer.Option(min=0.1, max=86_400, help="Seconds to answer a request.")] = 30.0,
-    grace: Annotated[float, typer.Option(min=0, max=86_400, help="Seconds to finish requests after SIGTERM.")] = 35.0,
+        float,
+        typer.Option(
+            min=0, max=10_000, callback=check_finite, help="Milliseconds that a text waits for others to form a batch."
+        ),
+    ] = LIMITS.max_wait_ms,
+    deadline: Annotated[
+        float, typer.Option(min=0.1, max=DAY, callback=check_finite, help="Seconds to answer a request.")
+    ] = LIMITS.deadline,
+    grace: Annotated[
+        float, typer.Option(min=0, max=DAY, callback=check_finite, help="Seconds to finish requests after SIGTERM.")
+    ] = LIMITS.grace,
     json: Json = False,
 ) -> None:
     """Answer requests for predictions over HTTP: the APIs of LibreTranslate and OpenAI, and every task at /api/predict.
@@ -51,7 +62,6 @@ def serve(
     if not runs:
         raise ConfigError("given no run folder, expected at least one", hint="heed serve runs/mine")
     try:
-        from heedful.serving.limits import Limits
         from heedful.serving.security import check_origins, read_keys
         from heedful.serving.served import Loading
         from heedful.serving.server import Access, listen, make_service

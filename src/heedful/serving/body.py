@@ -35,11 +35,13 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         fields: dict[str, Any] = parse_form(request.scope["query_string"])
-        if kind == "multipart/form-data":
+        if not body.strip():
+            pass  # some clients name a type without a body
+        elif kind == "multipart/form-data":
             fields |= await parse_multipart(request, body)
         elif kind.endswith("json") or body.lstrip()[:1] in (b"{", b"["):
             fields |= parse_json(body)
-        elif body:
+        else:
             fields |= parse_form(body)
         check_texts(fields)
     except UnicodeDecodeError:
