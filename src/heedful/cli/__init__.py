@@ -27,6 +27,7 @@ from heedful.cli import (
     prune,
     runs,
     search,
+    serve,
     train,
     vectors,
 )
@@ -39,7 +40,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer vendors cli
 
 app = typer.Typer(
     name="heed",
-    help="Train, run, evaluate and inspect sequence models. Every command accepts --json.",
+    help="Train, run, evaluate, inspect and serve sequence models. Every command accepts --json.",
     epilog=f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -76,6 +77,7 @@ app.command()(train.average)
 app.command()(train.sweep)
 app.command()(prune.prune)
 app.command()(export.export)
+app.command()(serve.serve)
 app.command()(vectors.vectors)
 app.command()(vectors.neighbors)
 app.add_typer(data.app, name="data")

@@ -63,6 +63,7 @@ COMPLETIONS: dict[str, Callable[[str], Iterable[str]]] = {
     "first": recipes_and_runs,
     "second": recipes_and_runs,
     "run": runs,
+    "runs": runs,
     "topic_or_run": runs,
     "folders": runs,
     "together": runs,

@@ -1,0 +1,95 @@
+"""Predictions of every task, as `heed predict --json` prints them.
+
+    POST /api/predict        {"model": "sst2", "inputs": ["a dull film"], "options": {}}
+
+Options are those of the task and of search, except the ones that name a file: nothing of a request reaches the file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import Field
+
+from heedful.inspection.result import replace_non_finite
+from heedful.search import SearchConfig
+from heedful.serving.body import Body
+from heedful.serving.calls import Call, Endpoint
+from heedful.serving.failures import ApiError
+from heedful.serving.served import Served
+from heedful.tasks import find_command
+
+Options = dict[str, Any]
+
+
+class PredictFields(Body):
+    model: str | None = Field(default=None, description="Id of a model; may be omitted where there is only one.")
+    inputs: str | list[str] = Field(description="Texts, as lines of `heed predict`.")
+    options: Options = Field(default_factory=dict, description="Options of the task and of search, by name.")
+
+
+def find_model(call: Call, name: str | None) -> Served:
+    """The model with this id; without one, the only model."""
+    models = call.service.models.by_id
+    if name is None and len(models) == 1:
+        return next(iter(models.values()))
+    if name is None:
+        raise ApiError(400, f"model: missing; expected one of: {', '.join(models)}", param="model")
+    if name not in models:
+        message = f"The model {name!r:.80} does not exist; expected one of: {', '.join(models)}"
+        raise ApiError(404, message, param="model", code="model_not_found")
+    return models[name]
+
+
+async def predict(call: Call, given: PredictFields) -> Options:
+    served = find_model(call, given.model)
+    texts = [given.inputs] if isinstance(given.inputs, str) else given.inputs
+    call.check_texts(texts, "inputs")
+    predictions = await call.predict(served, texts, check_options(call, served, given.options))
+    found = [replace_non_finite(prediction.to_dict()) for prediction in predictions]
+    return {"model": served.id, "task": served.task, "predictions": found}
+
+
+def check_options(call: Call, served: Served, given: Options) -> Options:
+    """The options of a prediction; an error for unknown ones and for those that are too large."""
+    known, limits = known_options(served.task), call.service.limits
+    most = dict.fromkeys(("length", "max_length", "max_extra"), limits.max_tokens)
+    most |= dict.fromkeys(("beam", "n_best", "top"), limits.max_candidates)
+    for name, value in given.items():
+        if name not in known:
+            expected = f"; expected one of: {', '.join(sorted(known))}" if known else "; this task has none"
+            raise ApiError(400, f"options: unknown option {name!r:.40}{expected}", param="options")
+        if not isinstance(value, str | int | float | bool):
+            raise ApiError(400, f"options.{name}: expected a number or a text", param="options")
+        if isinstance(value, int | float) and value > most.get(name, value):
+            raise ApiError(400, f"options.{name}: given {value}, expected at most {most[name]}", param="options")
+    return given
+
+
+def known_options(task: str) -> set[str]:
+    """The options of a task and of search that do not name a file."""
+    command = find_command(task)
+    hints = get_type_hints(command.predict)
+    names = {field.name for field in fields(command.predict) if is_plain(hints[field.name]) and field.name != "prompt"}
+    return names | (SearchConfig.model_fields.keys() - {"dictionary"} if "predict" in command.search else set())
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether a type consists of numbers, texts, None, fixed values and lists of these; a path is none of them."""
+    origin = get_origin(kind)
+    if origin in (Union, UnionType, Sequence, list, tuple):
+        return all(is_plain(part) for part in get_args(kind) if part is not ...)
+    return origin is Literal or kind in (str, int, float, bool, NoneType)
+
+
+async def models(call: Call, given: None) -> Options:
+    return {"models": [served.describe() for served in call.service.models]}
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/api/models", models, "List the models, with their tasks and languages"),
+    Endpoint("POST", "/api/predict", predict, "Predict with a model of any task", fields=PredictFields),
+]
