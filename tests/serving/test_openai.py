@@ -200,3 +200,21 @@ def test_no_embeddings_of_a_model_without_them(client: openai.OpenAI) -> None:
         client.embeddings.create(model="translation", input="w1")
     with pytest.raises(openai.BadRequestError, match="this model has 16"):
         client.embeddings.create(model="embedding", input="cat", dimensions=8)
+
+
+def test_a_language_model_streams_stops_and_returns_log_probabilities(client: openai.OpenAI) -> None:
+    options: Any = {"model": "language", "prompt": "the", "max_tokens": 24, "seed": 3, "temperature": 1.0}
+    whole = client.completions.create(**options, logprobs=2)
+    (choice,) = whole.choices
+    assert choice.finish_reason == "length" and whole.usage is not None and whole.usage.completion_tokens == 24
+    assert choice.logprobs is not None and choice.logprobs.tokens is not None and choice.logprobs.top_logprobs is not None
+    assert "".join(choice.logprobs.tokens) == choice.text
+    assert [len(top) for top in choice.logprobs.top_logprobs] == [2] * 24
+    stop = choice.text.split()[4]
+    expected = choice.text[: choice.text.index(stop)]
+    cut = client.completions.create(**options, stop=stop)
+    assert (cut.choices[0].text, cut.choices[0].finish_reason) == (expected, "stop")
+    for stops, text in ((None, choice.text), ([stop], expected)):
+        parts = list(client.completions.create(**options, stop=stops, stream=True))
+        assert "".join(part.choices[0].text for part in parts) == text
+        assert len([part for part in parts if part.choices[0].text]) > 2  # token by token, not at the end

@@ -27,8 +27,8 @@ def test_every_task_predicts_as_in_python(task: str, server: Running, tiny_runs:
     texts, options = list(example_of(task).inputs), quick_options(task)
     response = server.http.post("/api/predict", json={"model": task, "inputs": texts, "options": options})
     assert response.status_code == 200, response.text
-    alone = [next(iter(heedful.load(tiny_runs[task]).predictions([text], **options))) for text in texts]
-    expected = [json.loads(to_json(prediction.to_dict())) for prediction in alone]
+    predictions = heedful.load(tiny_runs[task]).predictions(texts, **options)
+    expected = [json.loads(to_json(prediction.to_dict())) for prediction in predictions]
     found = response.json()
     assert (found["model"], found["task"]) == (task, task)
     assert [shorten(one) for one in found["predictions"]] == [shorten(one) for one in expected] and expected

@@ -36,6 +36,8 @@ class Echo:
 class Recorder:
     """A predictor that records its batches, waits for a permission, and refuses texts with "bad"."""
 
+    decodes = False
+
     def __init__(self, *, blocked: bool = False) -> None:
         self.batches: list[list[str]] = []
         self.options: list[dict[str, Any]] = []
@@ -130,16 +132,6 @@ def test_inputs_with_other_options_are_in_other_batches() -> None:
     assert predictor.options[1:] == [{"beam": 1}, {"beam": 2}]
 
 
-def test_samples_are_computed_alone() -> None:
-    predictor = Recorder(blocked=True)
-    _, submit = start(predictor)
-    block(predictor, submit)
-    asked = [submit("a", seed=1), submit("b", seed=1)]
-    predictor.permission.set()
-    assert [one.results() for one in asked] == [["A"], ["B"]]
-    assert predictor.batches[1:] == [["a"], ["b"]]
-
-
 def test_a_batch_has_no_more_tokens_than_allowed() -> None:
     predictor = Recorder(blocked=True)
     _, submit = start(predictor, max_batch_tokens=10)
@@ -179,7 +171,7 @@ def test_a_full_queue_refuses_with_the_time_that_it_takes() -> None:
     worker, submit = start(predictor, max_queue=4)
     block(predictor, submit)
     accepted = [submit("a", "b", client="1"), submit("c", "d", client="2")]
-    worker.rate = 0.5  # two inputs take 4 seconds
+    worker.finished.extend([time.monotonic() - 3.5, time.monotonic() - 1])  # two inputs take 3.5 seconds
     with pytest.raises(QueueFull) as refused:
         submit("e", client="3")
     assert refused.value.retry_after == 4

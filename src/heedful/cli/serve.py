@@ -36,8 +36,12 @@ def serve(
     max_body: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Bytes of a request.")] = LIMITS.max_body,
     max_tokens: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Tokens to generate for a text.")] = LIMITS.max_tokens,
     max_queue: Annotated[int, typer.Option(min=2, max=MAX_COUNT, help="Texts that wait for a model.")] = LIMITS.max_queue,
+    max_running: Annotated[
+        int | None,
+        typer.Option(min=1, max=MAX_COUNT, help="Texts that are decoded at a time. Default: 64, on a GPU 256."),
+    ] = LIMITS.max_running,
     max_batch_tokens: Annotated[
-        int, typer.Option(min=1, max=MAX_COUNT, help="Input tokens of a batch.")
+        int, typer.Option(min=1, max=MAX_COUNT, help="Input tokens of a batch, for tasks without search.")
     ] = LIMITS.max_batch_tokens,
     max_wait_ms: Annotated[
         float,
@@ -80,6 +84,7 @@ def serve(
         max_body=max_body,
         max_tokens=max_tokens,
         max_queue=max_queue,
+        max_running=max_running,
         max_batch_tokens=max_batch_tokens,
         max_wait_ms=max_wait_ms,
         deadline=deadline,

@@ -14,11 +14,10 @@ from heedful.serving.failures import ApiError
 from heedful.serving.limits import Limits
 from heedful.serving.served import Served
 from heedful.tasks.conversation import Replier
-from heedful.tasks.language.predictor import Continuation, TextGenerator
+from heedful.tasks.language.generate import Continuation
+from heedful.tasks.language.predictor import TextGenerator
 from heedful.tasks.pair_predictor import PairPredictor
 from heedful.tasks.predictor import Prediction, Predictor
-
-ENGINE_STOPS = hasattr(Continuation, "completions")  # whether `predictions` of a language model takes stop and logprobs
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,11 @@ def reads_turns(predictor: Predictor) -> bool:
     return isinstance(predictor, Replier)
 
 
+def stops_by_itself(predictor: Predictor) -> bool:
+    """Whether a model ends its output at a stop string; the output of others is cut there."""
+    return isinstance(predictor, TextGenerator)
+
+
 def count_tokens(served: Served, text: str) -> int:
     return len(served.predictor.input_tokenizer.encode(text))
 
@@ -65,9 +69,8 @@ def generation_options(served: Served, given: Generation, texts: Sequence[str], 
         longest = max((count_tokens(served, text) for text in texts), default=0)
         room = max(1, predictor.system.max_length - longest)
         options: dict[str, Any] = {"length": given.max_tokens or min(room, limits.max_tokens)}
-        if ENGINE_STOPS:
-            options |= {"stop": list(given.stop)} if given.stop else {}
-            options |= {"logprobs": given.logprobs} if given.logprobs is not None else {}
+        options |= {"stop": list(given.stop)} if given.stop else {}
+        options |= {"logprobs": given.logprobs} if given.logprobs is not None else {}
     elif isinstance(predictor, PairPredictor):
         options = {} if given.max_tokens is None else {"max_length": given.max_tokens}
     else:  # it retrieves stored texts
@@ -106,13 +109,9 @@ def sampling_options(predictor: Predictor, given: Generation) -> dict[str, Any]:
 def choices_of(served: Served, prediction: Prediction, given: Generation) -> list[Choice]:
     """The generated texts of a prediction, cut before the first stop string."""
     found: Any = prediction
-    if hasattr(found, "completions"):
-        choices = [Choice(one.text, len(one.tokens), one.finish_reason, one.log_probabilities) for one in found.completions]
-    elif isinstance(found, Continuation):
-        texts = [text.removeprefix(found.prompt) for text in found.texts]
-        choices = [Choice(text, count_tokens(served, text), "length") for text in texts]
-    else:
-        choices = [Choice(one.text, count_output(served, one), "stop") for one in found.candidates]
+    if isinstance(found, Continuation):
+        return [Choice(one.text, len(one.tokens), one.finish_reason, one.log_probabilities) for one in found.completions]
+    choices = [Choice(one.text, count_output(served, one), "stop") for one in found.candidates]
     return [cut_at_stop(served, choice, given.stop) for choice in choices[: given.n]]
 
 
@@ -122,7 +121,7 @@ def count_output(served: Served, candidate: Any) -> int:
 
 
 def cut_at_stop(served: Served, choice: Choice, stop: Sequence[str]) -> Choice:
-    """The text before the first stop string. Where the engine stops by itself there is none left."""
+    """The text before the first stop string."""
     ends = [at for one in stop if one and (at := choice.text.find(one)) >= 0]
     if not ends:
         return choice

@@ -13,7 +13,8 @@ class Limits:
     max_tokens: int = 2_048  # to generate for a text
     max_candidates: int = 16  # of a text: beam, alternatives, samples
     max_queue: int = 1_000  # texts that wait for one model; a single client may fill half of it
-    max_batch_tokens: int = 2_048  # of the inputs that are computed together
+    max_running: int | None = None  # texts that are decoded at the same time; None: 64 on a CPU, 256 on a GPU
+    max_batch_tokens: int = 2_048  # of the inputs that are computed together, by tasks without search
     max_wait_ms: float = 5.0  # that an input waits for others to form a batch
     deadline: float = 30.0  # seconds from the arrival of a request to its reply
     grace: float = 35.0  # seconds to finish requests after SIGTERM

@@ -30,6 +30,7 @@ from heedful.serving.generation import (
     generates,
     generation_options,
     reads_turns,
+    stops_by_itself,
 )
 from heedful.serving.predict_api import find_model
 from heedful.serving.served import Served
@@ -261,7 +262,7 @@ async def chunks(job: Job, first: Event | None, events: AsyncGenerator[Event, No
 
     def next_chunks(one: Event) -> list[str]:
         n = job.given.n
-        if isinstance(one, Delta) and n == 1 and not job.given.stop:
+        if isinstance(one, Delta) and n == 1 and (not job.given.stop or stops_by_itself(job.served.predictor)):
             opened = [] if one.index in written else [start(one.index, one.index)]
             written[one.index] = written.get(one.index, "") + one.text
             return [*opened, chunk(one.index, one.text)]

@@ -4,9 +4,11 @@
     worker.submit(Request(["a text"], {"beam": 5}, listener=events.put))        # from any thread
     events.get()                                                                 # Finished(0, Translation(…))
 
-Inputs with equal options are computed together: those that arrive within `max_wait_ms`, up to `max_batch_tokens`. Clients take
-turns, one input each, so that a long request does not hold up a short one. A batch that fails is computed again input by input,
-so that an input that cannot be computed fails only its own request. Deadlines and cancellations are checked between batches.
+Clients take turns, one input each, so that a long request does not hold up a short one. Outputs that are searched for token by
+token are decoded by continuous batching: inputs join the batch at every step, leave it when they are finished, cancelled or
+past their deadline, and may be read while they are generated. Inputs of other tasks are computed in batches of equal options:
+those that arrive within `max_wait_ms`, up to `max_batch_tokens`. A batch that fails is computed again input by input, so that
+an input that cannot be computed fails only its own request.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from typing import Any, NamedTuple
 
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
+from heedful.tasks.continuous_batching import ContinuousBatch, Job
 from heedful.tasks.predictor import Prediction, Predictor
 
 MAX_RETRY = 60  # seconds that a client is asked to wait at most
-SAMPLING = {"seed", "temperature", "top_k", "top_p"}  # samples depend on the place in a batch, so these are computed alone
+RUNNING = {False: 64, True: 256}  # texts that are decoded at the same time, on a CPU and on a GPU
+RECENT = 256  # finished inputs by which the rate is measured
 
 
 class Delta(NamedTuple):
@@ -96,6 +100,15 @@ class Input(NamedTuple):
         return self.request.inputs[self.index]
 
 
+@dataclass
+class Running:
+    """An input that is being decoded."""
+
+    input: Input
+    job: Job
+    is_reported: bool = False  # whether some of its output was
+
+
 class Worker:
     """The queue and the thread of one model."""
 
@@ -106,7 +119,7 @@ class Worker:
         self.requests: dict[int, Request] = {}  # accepted and not ended
         self.left: dict[int, int] = {}  # request id -> inputs without a result
         self.draining = False
-        self.rate = 0.0  # inputs per second, measured
+        self.finished: deque[float] = deque(maxlen=RECENT)  # when the last inputs were finished
         self.thread = Thread(target=self.work, name="model", daemon=True)
         self.thread.start()
 
@@ -146,7 +159,10 @@ class Worker:
 
     def retry_after(self) -> int:
         """Seconds until half of the inputs that wait are computed, at the measured rate."""
-        return min(MAX_RETRY, max(1, math.ceil(self.depth / 2 / self.rate))) if self.rate else 1
+        if len(self.finished) < 2:
+            return 1
+        rate = len(self.finished) / max(monotonic() - self.finished[0], 1e-6)  # inputs per second
+        return min(MAX_RETRY, max(1, math.ceil(self.depth / 2 / rate)))
 
     def forget(self, request_id: int) -> None:
         """Remove the inputs of a request that wait."""
@@ -159,17 +175,91 @@ class Worker:
         self.changed.notify_all()
 
     def work(self) -> None:
-        """Compute batches until the worker is drained."""
-        while batch := self.next_batch():
-            started = monotonic()
-            alive = [one for one in batch if self.is_wanted(one)]
-            if alive:
-                self.observe_lengths(alive)
-                self.compute(alive)
-            seconds = max(monotonic() - started, 1e-6)
-            with self.changed:
-                rate = len(batch) / seconds
-                self.rate = rate if not self.rate else 0.8 * self.rate + 0.2 * rate
+        """Compute until the worker is drained."""
+        if self.predictor.decodes:
+            self.decode()
+        else:
+            while batch := self.next_batch():
+                alive = [one for one in batch if self.is_wanted(one)]
+                if alive:
+                    self.observe_lengths(
+                        list(map(len, self.predictor.input_tokenizer.encode_many([one.text for one in alive])))
+                    )
+                    self.compute(alive)
+
+    def decode(self) -> None:
+        """Decode the jobs of all inputs in one batch, which they join and leave at every step."""
+        decoder = self.predictor.decoder()
+        most = self.limits.max_running or RUNNING[decoder.system.device.type == "cuda"]
+        batch = ContinuousBatch(decoder, capacity=most)
+        running: dict[int, Running] = {}  # by the id() of the job
+        while (joining := self.next_inputs(batch, bool(running))) is not None:
+            self.start_jobs(batch, joining, running)
+            for one in [one for one in running.values() if not self.is_still_wanted(one.input)]:
+                batch.cancel(one.job)
+                del running[id(one.job)]
+            complete = batch.step() if batch.busy else []
+            for one in running.values():
+                self.report_progress(one)
+            for job in complete:
+                one = running.pop(id(job))
+                self.finish_job(one)
+            for job, error in batch.failures:
+                self.fail(running.pop(id(job)).input.request, error)
+            batch.failures.clear()
+
+    def next_inputs(self, batch: ContinuousBatch, is_busy: bool) -> list[Input] | None:
+        """Inputs that may join, without waiting if others are being decoded; None when the worker is drained."""
+        with self.changed:
+            if not is_busy:
+                self.changed.wait_for(lambda: self.waiting or (self.draining and not self.requests))
+                if not self.waiting:
+                    return None
+                until = min(queue[0].arrived for queue in self.waiting.values()) + self.limits.max_wait_ms / 1000
+                self.changed.wait_for(lambda: self.depth >= batch.free, max(0.0, until - monotonic()))
+            return self.take_turns(batch.free)
+
+    def start_jobs(self, batch: ContinuousBatch, joining: Sequence[Input], running: dict[int, Running]) -> None:
+        lengths = []
+        for one in joining:
+            if not self.is_wanted(one):
+                continue
+            request = one.request
+            try:
+                job = self.predictor.job(one.text, number=one.index, stream=request.stream, **request.options)
+                complete = batch.submit(job)
+            except Exception as error:
+                self.fail(request, error)
+                continue
+            lengths.append(job.input_tokens)
+            started = Running(one, job)
+            if complete:
+                self.finish_job(started)
+            else:
+                running[id(job)] = started
+        if lengths:
+            self.observe_lengths(lengths)
+
+    def report_progress(self, one: Running) -> None:
+        """Hand new text to a request that streams."""
+        if one.input.request.stream and (text := one.job.new_text(0)):
+            self.note_first_token(one)
+            one.input.request.listener(Delta(one.input.index, text, one.job.output_tokens))
+
+    def finish_job(self, one: Running) -> None:
+        try:
+            prediction = one.job.prediction()
+        except Exception as error:
+            self.fail(one.input.request, error)
+            return
+        self.report_progress(one)
+        self.note_first_token(one)
+        self.finish(one.input, prediction, one.job.output_tokens)
+
+    def note_first_token(self, one: Running) -> None:
+        if not one.is_reported:
+            one.is_reported = True
+            self.metrics.first_token_seconds.observe(monotonic() - one.input.arrived)
 
     def next_batch(self) -> list[Input]:
         """Wait for inputs and take those to compute together; none when the worker is drained."""
@@ -182,20 +272,21 @@ class Worker:
             self.changed.wait_for(lambda: self.depth >= enough, max(0.0, until - monotonic()))
             return self.take_turns()
 
-    def take_turns(self) -> list[Input]:
-        """Take one input of each client in turn, as long as they have equal options and fit into the batch."""
+    def take_turns(self, most: int | None = None) -> list[Input]:
+        """Take one input of each client in turn: `most` of them, or as many as have equal options and fit into a batch."""
         batch: list[Input] = []
         left = self.limits.max_batch_tokens
         clients = deque(self.waiting)
-        while clients:
+        while clients and (most is None or len(batch) < most):
             client = clients.popleft()
             queue = self.waiting[client]
-            if batch and not go_together(batch[0].request, queue[0].request):
-                continue
-            cost = estimate_tokens(queue[0].text)
-            if batch and cost > left:
-                break
-            left -= cost
+            if most is None:
+                if batch and batch[0].request.options != queue[0].request.options:
+                    continue
+                cost = estimate_tokens(queue[0].text)
+                if batch and cost > left:
+                    break
+                left -= cost
             batch.append(queue.popleft())
             if queue:
                 clients.append(client)
@@ -208,15 +299,18 @@ class Worker:
         return batch
 
     def is_wanted(self, one: Input) -> bool:
-        """Whether the result of an input is still wanted; a request whose deadline passed is ended."""
+        """Whether to compute an input that waited."""
         self.metrics.queue_seconds.observe(monotonic() - one.arrived)
+        return self.is_still_wanted(one)
+
+    def is_still_wanted(self, one: Input) -> bool:
+        """Whether the result of an input is wanted; a request whose deadline passed is ended."""
         if monotonic() > one.request.deadline:
             self.fail(one.request, DeadlineExceeded())
         return one.request.id in self.requests
 
-    def observe_lengths(self, batch: Sequence[Input]) -> None:
-        """Count the tokens of a batch and its padding."""
-        lengths = list(map(len, self.predictor.input_tokenizer.encode_many([one.text for one in batch])))
+    def observe_lengths(self, lengths: Sequence[int]) -> None:
+        """Count the tokens of inputs that are computed together, and their padding."""
         self.metrics.batch_tokens.observe(sum(lengths))
         self.metrics.padding.observe(1 - sum(lengths) / max(1, max(lengths) * len(lengths)))
         self.metrics.tokens.labels("in").inc(sum(lengths))
@@ -228,7 +322,8 @@ class Worker:
             predictions = self.predictor.predictions([one.text for one in batch], **batch[0].request.options)
             for one, prediction in zip(batch, predictions, strict=True):
                 done += 1
-                self.finish(one, prediction)
+                self.metrics.first_token_seconds.observe(monotonic() - one.arrived)
+                self.finish(one, prediction, estimate_tokens(prediction.text))
         except Exception as error:
             if len(batch) == 1:
                 self.fail(batch[0].request, error)
@@ -236,17 +331,17 @@ class Worker:
             for one in batch[done:]:
                 self.compute([one])
 
-    def finish(self, one: Input, prediction: Prediction) -> None:
-        """Hand a result to its request, unless that was cancelled."""
+    def finish(self, one: Input, prediction: Prediction, tokens: int) -> None:
+        """Hand a result to its request, unless that was cancelled; tokens: of the output."""
         with self.changed:
+            self.finished.append(monotonic())
             if one.request.id not in self.requests:
                 return
             self.left[one.request.id] -= 1
             if not self.left[one.request.id]:
                 del self.requests[one.request.id], self.left[one.request.id]
                 self.changed.notify_all()
-        self.metrics.first_token_seconds.observe(monotonic() - one.arrived)
-        self.metrics.tokens.labels("out").inc(estimate_tokens(prediction.text))
+        self.metrics.tokens.labels("out").inc(tokens)
         one.request.listener(Finished(one.index, prediction))
 
     def fail(self, request: Request, error: Exception) -> None:
@@ -257,11 +352,6 @@ class Worker:
             del self.left[request.id]
             self.forget(request.id)
         request.listener(Failed(error))
-
-
-def go_together(first: Request, other: Request) -> bool:
-    """Whether inputs of both requests can be computed in one batch."""
-    return first.options == other.options and not SAMPLING & first.options.keys()
 
 
 def estimate_tokens(text: str) -> int:

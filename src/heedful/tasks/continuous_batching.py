@@ -25,6 +25,7 @@ from heedful.tasks.decoding import Decoder, Piece, batch_capacity
 
 MIN_SIZE = 32  # sizes of engines are powers of two from here on
 MAX_CAPACITY = 256  # pieces of one engine
+SPARSE = 8  # cache slots of an engine / tokens that are decoded at a time
 MAX_IDLE = 6  # captured engines that are kept although no piece uses them
 
 
@@ -34,6 +35,13 @@ class Job(Protocol):
     config: SearchConfig  # of the search; options of sampling may differ between pieces
     watched: bool  # whether `progress` is to be called after each step
     place: str  # what an error calls the input, as "line 3"
+
+    @property
+    def input_tokens(self) -> int: ...
+
+    @property
+    def output_tokens(self) -> int:
+        """So far."""
 
     def pieces(self) -> list[Piece]:
         """What to decode first; numbered from 0 by their source ids."""
@@ -102,8 +110,8 @@ class ContinuousBatch:
 
     @property
     def free(self) -> int:
-        """Number of pieces that can still join without waiting."""
-        return self.capacity - len(self.running)
+        """Number of jobs that may still join. The pieces of a job with many take turns with those of others."""
+        return self.capacity - len(self.left)
 
     def submit(self, job: Job) -> bool:
         """Queue the pieces of a job; return whether it has none and is complete."""
@@ -215,7 +223,7 @@ class ContinuousBatch:
             graph = GraphInputs(length, decoder.placeholder_states(length), decoder.system.device)
 
         def start_batch(count: int, slots: int) -> SourceBatch | None:
-            pieces = [lane.waiting.popleft() for _ in range(min(count, len(lane.waiting)))]
+            pieces = self.take_turns(lane, count)
             if not pieces:
                 return None
             limits = decoder.limits(pieces, shape.config)
@@ -230,8 +238,23 @@ class ContinuousBatch:
         engine.waiting = False  # `admit` starts waiting pieces at every step
         return engine
 
+    def take_turns(self, lane: Lane, count: int) -> list[Piece]:
+        """Take up to `count` waiting pieces, one of each job in turn, so that a long text does not hold up short ones."""
+        turns: dict[int, int] = {}  # job -> pieces before
+        order = []
+        for at, piece in enumerate(lane.waiting):
+            job = id(self.running[piece.source_id].job)
+            order.append((turns.get(job, 0), at))
+            turns[job] = turns.get(job, 0) + 1
+        chosen = [at for _, at in sorted(order)[:count]]
+        pieces = [lane.waiting[at] for at in chosen]
+        taken = set(chosen)
+        lane.waiting = deque(piece for at, piece in enumerate(lane.waiting) if at not in taken)
+        return pieces
+
     def lane_capacity(self, shape: Shape) -> int:
-        return min(self.capacity, batch_capacity(self.decoder.system, max(shape.source_length, shape.max_limit), shape.config))
+        slots = shape.source_length + shape.max_limit  # of a row, few of them in use at a time
+        return min(self.capacity, SPARSE * batch_capacity(self.decoder.system, slots, shape.config))
 
     def drop_idle(self) -> None:
         """Forget the lanes without work; captured engines of the last `MAX_IDLE` are kept."""

@@ -28,7 +28,7 @@ from heedful.text.tokenizer import Tokenizer
 
 class PairPredictor(Predictor):
     phases: ClassVar[tuple[str, ...]] = ("training step", "encoding", "decoding one token")
-    has_source = True
+    has_source = decodes = True
 
     def pairs(self, split: str) -> Iterator[tuple[str, str]]:
         """The source and the target of every example of a split of the run's data; none if the run has no such split."""

@@ -110,6 +110,7 @@ class Predictor:
 
     phases: ClassVar[tuple[str, ...]] = ("training step",)  # computations whose cost is counted, by name
     has_source: ClassVar[bool] = False  # whether its model encodes a source
+    decodes: ClassVar[bool] = False  # whether its outputs are searched for token by token, and it has jobs
     predicts_input: ClassVar[bool] = False  # whether its outputs are the tokens of the input itself, as of a language model
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
@@ -154,10 +155,10 @@ class Predictor:
         """Yield the outputs one by one, with scores; options as in `predict`."""
         raise NotImplementedError
 
-    def job(self, text: str, *, stream: bool = False, **options: Any) -> Job | None:
-        """The prediction for one text as a job of continuous batching; options as in `predictions`. stream: the text is to be
-        read while it is generated. None: the task predicts without search."""
-        return None
+    def job(self, text: str, *, number: int = 0, stream: bool = False, **options: Any) -> Job:
+        """The prediction for one text as a job of continuous batching, for a task that `decodes`. number: of the text among
+        others, which keys random numbers; stream: the output is read while it is generated; options as in `predictions`."""
+        raise self.no_analysis()
 
     def decoder(self) -> Decoder:
         """What decodes the jobs."""

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
 from heedful.models.gpt import GPT, FusedLayer, GPTConfig
 from heedful.nn import few_rows
+from heedful.nn.decoder_state import State
 from heedful.tasks.continuous_batching import ContinuousBatch
 from heedful.tasks.decoding import MIN_SHARED, Piece, shared_prefix
 from heedful.tasks.language.generate import text_decoder
@@ -94,7 +96,7 @@ def test_invalid_options_are_an_error(generator: TextGenerator, options: dict[st
 
 @pytest.mark.parametrize("options", [{}, {"position": "rotary"}, {"reach": ["local", "compressed"], "block": 8}], ids=str)
 @torch.inference_mode()
-def test_a_shared_prefix_is_encoded_once_and_changes_no_state(options: dict[str, Any]) -> None:
+def test_a_shared_prefix_is_encoded_once_and_changes_no_state(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps after prompts that share a prefix give the logits of steps after prompts that are encoded one by one."""
     system = tiny_system(**options)
     decoder, (model,) = text_decoder(system), system.models
@@ -103,7 +105,12 @@ def test_a_shared_prefix_is_encoded_once_and_changes_no_state(options: dict[str,
     assert shared_prefix(rows) == len(prefix)
     calls: list[tuple[int, ...]] = []
     start = model.start
-    model.start = lambda source, mask, *, room: (calls.append(tuple(source.shape)), start(source, mask, room=room))[1]  # type: ignore[method-assign, func-returns-value]
+
+    def record_start(source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
+        calls.append(tuple(source.shape))
+        return start(source, source_mask, room=room)
+
+    monkeypatch.setattr(model, "start", record_start)
     state = decoder.encode([Piece(at, row, [], "") for at, row in enumerate(rows)], 4, length=0)
     assert calls == [(1, len(prefix))]
     tokens = torch.tensor([[9], [10], [11]])
@@ -131,8 +138,13 @@ def test_a_fused_layer_computes_what_a_plain_one_does(activation: str, monkeypat
     (model,) = system.models
     source, tokens = torch.randint(4, 20, (3, 6)), torch.randint(4, 20, (3, 1))
     plain = model.step(tokens, model.start(source, None, room=2)).hidden
-    used = []
-    monkeypatch.setattr(FusedLayer, "fits", lambda self, x: used.append(self) or True)
+    used: list[FusedLayer] = []
+
+    def fits(layer: FusedLayer, x: Tensor) -> bool:
+        used.append(layer)
+        return True
+
+    monkeypatch.setattr(FusedLayer, "fits", fits)
     monkeypatch.setattr("heedful.models.gpt.few_rows_linear", few_rows.reference)
     assert_close(model.step(tokens, model.start(source, None, room=2)).hidden, plain)
     assert used
@@ -141,4 +153,4 @@ def test_a_fused_layer_computes_what_a_plain_one_does(activation: str, monkeypat
 @pytest.mark.parametrize("options", [{"norm": "post"}, {"activation": "swiglu"}, {"activation": "gelu"}], ids=str)
 def test_other_layers_have_no_fused_form(options: dict[str, Any]) -> None:
     (model,) = tiny_system(**options).models
-    assert all(layer.fused() is None for layer in model.layers)  # type: ignore[attr-defined, union-attr]
+    assert all(layer.fused() is None for layer in model.layers)  # type: ignore[union-attr]

@@ -130,9 +130,9 @@ class ChatBot(PairPredictor):
         line = InputLine(self.source_text("\t".join(turns)), "")
         return PairJob(self.system, line, config, lambda _, candidates: Reply(turns, candidates), number=number, stream=stream)
 
-    def job(self, text: str, *, stream: bool = False, **search: Any) -> PairJob:
+    def job(self, text: str, *, number: int = 0, stream: bool = False, **search: Any) -> PairJob:
         """A turn, or the turns of a dialogue, separated by tabs."""
-        return self.reply_job(text.split("\t"), self.search_config_from(search), stream=stream)
+        return self.reply_job(text.split("\t"), self.search_config_from(search), number=number, stream=stream)
 
     def predictions(self, texts: Iterable[str], **search: Any) -> Iterator[Reply]:
         """The reply to each text: a turn, or the turns of a dialogue, separated by tabs."""

@@ -27,6 +27,7 @@ from heedful.tasks.system import System
 
 LINE_BITS = 40  # the random stream of a sample: its number in the low bits, the line above them
 UNFINISHED = "\ufffd"  # the replacement of a character whose last bytes are still missing
+SPACING = 4  # tokens that decide how the next one is written
 TAIL = 32  # tokens at the end of a text in which a stop string is looked for, besides those as long as the string
 
 
@@ -53,7 +54,7 @@ class Completion(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {"text": self.text, "tokens": len(self.tokens), "finish_reason": self.finish_reason}
         if self.log_probabilities is not None:
-            found["log_probabilities"] = [one._asdict() for one in self.log_probabilities]
+            found["log_probabilities"] = [{**one._asdict(), "top": dict(one.top)} for one in self.log_probabilities]
         return found
 
 
@@ -121,6 +122,14 @@ class GenerationJob:
         self.prompt_text = decode_text(system.target_tokenizer, self.prompt[1:])
         self.samples = [Sample(list(self.prompt)) for _ in range(config.n_best if config.method == "sample" else 1)]
 
+    @property
+    def input_tokens(self) -> int:
+        return len(self.prompt) - 1
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(len(sample.new) for sample in self.samples)
+
     def pieces(self) -> list[Piece]:
         return [self.next_piece(number) for number in range(len(self.samples))]
 
@@ -184,7 +193,7 @@ class GenerationJob:
 
     def prediction(self) -> Continuation:
         completions = [self.completion(sample) for sample in self.samples]
-        return Continuation(self.given, completions, len(self.prompt) - 1)
+        return Continuation(self.given, completions, self.input_tokens)
 
     def completion(self, sample: Sample) -> Completion:
         text, tokens = self.continuation(sample.new), sample.new
@@ -214,20 +223,26 @@ def generate(
 @torch.inference_mode()
 def log_probabilities(system: System, sample: Sample, top: int) -> list[TokenLogProbability]:
     """log p of each new token, and of the `top` most probable ones at its position."""
-    (model,), tokenizer = system.models, system.target_tokenizer
+    (model,) = system.models
     found = []
     for context, new in sample.rounds:
         given = torch.tensor([[*context, *new]], device=system.device)
         step = model.forced(None, None, given[:, :-1])
         scores = model.project(step.hidden[0, -len(new) :]).float().log_softmax(-1)  # (new, vocab)
         own = scores.gather(-1, given[0, -len(new) :, None]).squeeze(-1).tolist()
-        best = scores.topk(top) if top else None
-        for at, (token, score) in enumerate(zip(tokenizer.pieces(new), own, strict=True)):
-            pairs = (
-                [] if best is None else zip(tokenizer.pieces(best.indices[at].tolist()), best.values[at].tolist(), strict=True)
-            )
-            found.append(TokenLogProbability(token, score, list(pairs)))
+        best = scores.topk(top)
+        for at, (token, score) in enumerate(zip(new, own, strict=True)):
+            before = [*context, *new[:at]][-SPACING:]
+            ranked = zip(best.indices[at].tolist(), best.values[at].tolist(), strict=True)
+            pairs = [(token_text(system, before, other), value) for other, value in ranked]
+            found.append(TokenLogProbability(token_text(system, before, token), score, pairs))
     return found
+
+
+def token_text(system: System, before: list[int], token: int) -> str:
+    """What a token adds to the text of the tokens before it: a word may come with a space."""
+    tokenizer = system.target_tokenizer
+    return decode_text(tokenizer, [*before, token]).removeprefix(decode_text(tokenizer, before))
 
 
 @torch.inference_mode()

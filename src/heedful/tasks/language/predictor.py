@@ -74,7 +74,7 @@ class TextGenerator(Predictor):
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "decoding one token")
-    predicts_input = True
+    predicts_input = decodes = True
 
     def generate(self, prompt: str = "", length: int = 200, *, stop: str | Sequence[str] = (), **search: Any) -> list[str]:
         """The prompt and `length` more tokens, or less if a stop string is generated; options of `SearchConfig` may be given by
@@ -105,8 +105,8 @@ class TextGenerator(Predictor):
         for first, prompts in checked_chunks(chunks, check_prompt):
             yield from generate(self.system, prompts, options, config, first=first - 1)
 
-    def job(self, text: str, *, stream: bool = False, **options: Any) -> GenerationJob:
-        return GenerationJob(self.system, text, *self.split_options(options), stream=stream)
+    def job(self, text: str, *, number: int = 0, stream: bool = False, **options: Any) -> GenerationJob:
+        return GenerationJob(self.system, text, *self.split_options(options), line=number, stream=stream)
 
     def decoder(self) -> Decoder:
         return text_decoder(self.system)

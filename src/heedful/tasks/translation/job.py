@@ -52,7 +52,7 @@ class PairJob:
         ]
         self.candidates = [empty_candidates(config) for _ in self.parts]
         self.shown = ""  # what was streamed
-        self.source_tokens, self.target_tokens = sum(len(part.ids) for part in self.parts), 0
+        self.input_tokens, self.output_tokens = sum(len(part.ids) for part in self.parts), 0
 
     def pieces(self) -> list[Piece]:
         return [part for part in self.parts if part.ids]
@@ -65,7 +65,7 @@ class PairJob:
     def complete(self, piece: int, hypotheses: Sequence[Hypothesis] | None) -> list[Piece]:
         assert hypotheses is not None, "a translation ends with its end token"
         self.candidates[piece] = finish_piece(self.system, self.parts[piece], hypotheses, self.asked, self.reader)
-        self.target_tokens += len(self.candidates[piece][0].tokens)
+        self.output_tokens += len(self.candidates[piece][0].tokens)
         return []
 
     def new_text(self, sample: int) -> str:

@@ -51,8 +51,9 @@ class Translator(PairPredictor):
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         return self.translations(texts, **options)
 
-    def job(self, text: str, *, stream: bool = False, prefix: str = "", **search: Any) -> PairJob:
-        return PairJob(self.system, InputLine(text, prefix), self.search_config_from(search), Translation, stream=stream)
+    def job(self, text: str, *, number: int = 0, stream: bool = False, prefix: str = "", **search: Any) -> PairJob:
+        line, config = InputLine(text, prefix), self.search_config_from(search)
+        return PairJob(self.system, line, config, Translation, number=number, stream=stream)
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
