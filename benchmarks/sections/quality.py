@@ -79,13 +79,13 @@ def starters() -> str:
             f"{one['value']:.4g}",
             ", ".join(f"{name} {value:.4g}" for name, value in one["baselines"].items()),
             "yes" if one["better_than_all"] else "no",
+            f"{one['machine']}, torch {one['torch']}, {one['date']}",
         ]
         for one in results["starters"]
     ]
-    head = ["task", "data", "rows", "seconds", "metric", "starter", "baselines", "better than all"]
+    head = ["task", "data", "rows", "seconds", "metric", "starter", "baselines", "better than all", "machine"]
     return (
         "## Starter recipes\n\nThe recipes that `heed new` writes, unchanged, with rows of real data in place of their example "
-        "files: results on test data, compared with baselines on the same test data. "
-        f"{results['machine']}, torch {results['torch']}, {results['date']}.\n"
+        "files: results on test data, compared with baselines on the same test data.\n"
         f"\n`python benchmarks/starters.py`\n\n{table(head, rows)}\n"
     )
