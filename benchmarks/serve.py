@@ -191,7 +191,7 @@ def summarize(loads: Sequence[Load], expected: Sequence[str], tokens: Sequence[i
                 different.append((request, text, number))
                 mixed_up += number * (text in others)
     replies = sum(load.statuses.total() for load in loads)
-    rate = len(latencies) / seconds
+    rate = sum(load.rate for load in loads)
     return {
         "requests": sum(load.sent for load in loads),
         "replies": replies,
@@ -285,7 +285,7 @@ def conclude(results: Mapping[str, Any]) -> dict[str, Any]:
         if name.startswith("heedful"):
             ratios |= {f"{name} / {other}": rate / rates[other] for other in rates if other != name and rates[other]}
             ratios[f"{name} / offline"] = rate / results["offline"][name]["sentences_per_second"]
-    replies = [found for found in results["systems"].values()]
+    replies = list(results["systems"].values())
     return {
         "ratios": ratios,
         "all_answered": all(not found["errors"] and not found["lost"] for found in replies),

@@ -46,6 +46,7 @@ class Load:
     left: int = 0  # clients that left before their reply
     unsent: int = 0  # requests of an open loop for which no connection was free
     cpu_seconds: float = 0.0  # of this process
+    started: float = 0.0
     seconds: float = 0.0
 
     def add(self, request: int, sent: float, reply: Reply | None) -> None:
@@ -59,6 +60,11 @@ class Load:
         elif reply.status == 429:
             self.refused.append(now - sent)
             self.no_retry_after += not reply.retry_after
+
+    @property
+    def rate(self) -> float:
+        """Replies with status 200 per second, while requests were sent."""
+        return sum(self.started <= at <= self.started + self.seconds for at, _ in self.answered) / self.seconds
 
     @property
     def statuses(self) -> Counter[int]:
@@ -163,7 +169,7 @@ async def run_closed(plan: Closed) -> Load:
     for one in pending:
         one.cancel()
         load.lost.append(time.monotonic() - plan.patience)
-    load.seconds = plan.seconds
+    load.started, load.seconds = started, plan.seconds
     load.answered = [(at, latency) for at, latency in load.answered if started <= at <= started + plan.seconds]
     return load
 
@@ -215,7 +221,7 @@ async def run_open(plan: Open) -> Load:
             asked.add(task)
             task.add_done_callback(asked.discard)
         await asyncio.sleep(TICK)
-    load.seconds, load.cpu_seconds = time.monotonic() - started, time.process_time() - cpu
+    load.started, load.seconds, load.cpu_seconds = started, time.monotonic() - started, time.process_time() - cpu
     if asked:
         _, pending = await asyncio.wait(asked, timeout=plan.patience)
         for one in pending:

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from peers.decoders import DECODERS
 
 from heedful.models.transformer import Transformer
 from heedful.runs.load import load
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import Candidate, Translation
+from peers.decoders import DECODERS
 
 BENCHMARKS = Path(__file__).parents[1]
 PAIR = ("en", "de")  # languages that are given to every run
