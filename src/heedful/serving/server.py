@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from heedful.serving.metrics import Metrics
 from heedful.serving.served import Loading, load_models
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+SWITCH = 0.0005  # seconds after which a busy thread lets others run: those of the models wait for it at every operation
 CHECK = 0.02  # seconds between two checks of the requests that are left
 
 
@@ -113,6 +115,7 @@ def serve(service: Service, listener: socket.socket, ready: Callable[[], None]) 
         limit_concurrency=service.limits.max_connections,
         timeout_graceful_shutdown=1,
     )
+    sys.setswitchinterval(SWITCH)
     server = Server(config, service)
     listener.listen(config.backlog)
     ready()

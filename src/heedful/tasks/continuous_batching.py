@@ -24,6 +24,7 @@ from heedful.search.engine import MAX_ENGINES, POLL_EVERY, Engine
 from heedful.tasks.decoding import Decoder, Piece, batch_capacity
 
 MIN_SIZE = 32  # sizes of engines are powers of two from here on
+MIN_PAIR_SIZE = 128  # of sources and targets on a GPU, where a step costs about the same for few rows as for many: one engine
 MAX_CAPACITY = 256  # pieces of one engine
 SPARSE = 8  # cache slots of an engine / tokens that are decoded at a time
 MAX_IDLE = 6  # captured engines that are kept although no piece uses them
@@ -133,8 +134,10 @@ class ContinuousBatch:
 
     def shape_of(self, piece: Piece, limit: int, config: SearchConfig) -> Shape:
         length, longest = self.decoder.source_length(piece), self.decoder.system.max_length
+        smallest = MIN_PAIR_SIZE if self.decoder.captures and self.decoder.ends_source else MIN_SIZE
+        source = max(length, min(next_size(length, smallest), longest))
         prefix = next_size(len(piece.prefix)) if piece.prefix else 0
-        return Shape(engine_config(config), max(length, min(next_size(length), longest)), next_size(limit), prefix)
+        return Shape(engine_config(config), source, next_size(limit, smallest), prefix)
 
     @torch.inference_mode()
     def cancel(self, job: Job) -> None:
@@ -273,9 +276,9 @@ class ContinuousBatch:
             self.decoder.system.engines.pop(old, None)
 
 
-def next_size(number: int) -> int:
+def next_size(number: int, smallest: int = MIN_SIZE) -> int:
     """The smallest size of an engine that is at least `number`: few sizes, so that engines are shared and reused."""
-    return max(MIN_SIZE, 1 << (number - 1).bit_length())
+    return max(smallest, 1 << (number - 1).bit_length())
 
 
 def engine_config(config: SearchConfig) -> SearchConfig:
