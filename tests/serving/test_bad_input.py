@@ -79,7 +79,7 @@ def test_errors_have_the_form_of_their_api(server: Running) -> None:
 def test_other_methods_are_refused(server: Running) -> None:
     response = server.http.get("/translate")
     assert response.status_code == 405 and response.headers["allow"] == "POST"
-    assert server.http.request("BREW", "/translate").status_code == 405
+    assert server.http.request("PATCH", "/translate").status_code == 405
     assert server.http.head("/livez").status_code == 200
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -24,7 +25,7 @@ from heedful.search.engine import MAX_ENGINES, POLL_EVERY, Engine
 from heedful.tasks.decoding import Decoder, Piece, batch_capacity
 
 MIN_SIZE = 32  # sizes of engines are powers of two from here on
-MIN_PAIR_SIZE = 128  # of sources and targets on a GPU, where a step costs about the same for few rows as for many: one engine
+MIN_PAIR_SIZE = 128  # of targets; on a GPU, where a step costs about the same for few rows as for many, of sources, too
 MAX_CAPACITY = 256  # pieces of one engine
 SPARSE = 8  # cache slots of an engine / tokens that are decoded at a time
 MAX_IDLE = 6  # captured engines that are kept although no piece uses them
@@ -134,10 +135,11 @@ class ContinuousBatch:
 
     def shape_of(self, piece: Piece, limit: int, config: SearchConfig) -> Shape:
         length, longest = self.decoder.source_length(piece), self.decoder.system.max_length
-        smallest = MIN_PAIR_SIZE if self.decoder.captures and self.decoder.ends_source else MIN_SIZE
-        source = max(length, min(next_size(length, smallest), longest))
+        is_pair = self.decoder.ends_source
+        source = max(length, min(next_size(length, MIN_PAIR_SIZE if is_pair and self.decoder.captures else MIN_SIZE), longest))
+        target = next_size(limit - 1, MIN_PAIR_SIZE if is_pair else MIN_SIZE) + 1  # and the end token
         prefix = next_size(len(piece.prefix)) if piece.prefix else 0
-        return Shape(engine_config(config), source, next_size(limit, smallest), prefix)
+        return Shape(engine_config(config), source, target, prefix)
 
     @torch.inference_mode()
     def cancel(self, job: Job) -> None:
@@ -281,6 +283,7 @@ def next_size(number: int, smallest: int = MIN_SIZE) -> int:
     return max(smallest, 1 << (number - 1).bit_length())
 
 
+@lru_cache(maxsize=64)
 def engine_config(config: SearchConfig) -> SearchConfig:
     """The options that all pieces of an engine share: not those that every piece has for itself."""
     defaults = SearchConfig()

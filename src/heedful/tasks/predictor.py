@@ -95,6 +95,7 @@ class Figures(NamedTuple):
         return {"split": self.split, "figures": self.figures}
 
 
+MAX_CONFIGS = 64  # search options that a predictor keeps
 LOSS_TOKENS = 2**12  # tokens in a batch of `training_losses`
 Loader = Callable[[Path], "Predictor"]  # run folder -> predictor
 Searcher = Callable[["Predictor"], SearchConfig]
@@ -115,6 +116,7 @@ class Predictor:
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
+        self.search_configs: dict[Any, SearchConfig] = {}  # by the options that they were made from
         self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
 
     def __repr__(self) -> str:
@@ -297,8 +299,20 @@ class Predictor:
         return read_settings(SearchConfig, None, [*kept, *changes], origin=origin).config
 
     def search_config_from(self, options: Mapping[str, Any]) -> SearchConfig:
-        """The run's search options changed by keyword arguments: {"beam": 5}."""
-        return self.search_config([f"{name}={value_as_toml(name, value)}" for name, value in options.items()], origin=ARGUMENT)
+        """The run's search options changed by keyword arguments: {"beam": 5}. Those that were used last are kept: a server is
+        given the same options again and again."""
+        key = tuple((name, type(value), value) for name, value in options.items())
+        try:
+            known = self.search_configs.get(key)
+        except TypeError:  # a value that is no number or text, which is an error below
+            known = None
+        if known is None:
+            changes = [f"{name}={value_as_toml(name, value)}" for name, value in options.items()]
+            known = self.search_config(changes, origin=ARGUMENT)
+            while len(self.search_configs) >= MAX_CONFIGS:
+                self.search_configs.pop(next(iter(self.search_configs)))
+            self.search_configs[key] = known
+        return known
 
 
 def refuse_empty(text: str, target: str | None = None) -> None:
