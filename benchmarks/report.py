@@ -25,6 +25,7 @@ from sections import (
     quality,
     read,
     retrieval,
+    serving,
     speed,
     systems,
 )
@@ -36,6 +37,8 @@ SECTIONS = (
     speed.training_cpu,
     encoders.masked_training,
     speed.decoding,
+    serving.load,
+    serving.soak,
     encoders.classification_cpu,
     quality.quality,
     quality.no_options,

@@ -83,8 +83,8 @@ PARTS = {
         clients=256,
         generators=4,
         systems={
-            "heedful, beam 4": ("heedful", "bf16", BEAM),
-            "heedful, greedy": ("heedful", "bf16", GREEDY),
+            "heedful beam 4": ("heedful", "bf16", BEAM),
+            "heedful greedy": ("heedful", "bf16", GREEDY),
             "empty handler": ("empty handler", "bf16", ()),
         },
     ),

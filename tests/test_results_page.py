@@ -12,7 +12,7 @@ import report
 import sections
 from label_rows import HEAD, label_rows
 from language_rows import DATA
-from sections import checks, dialogue, encoders, quality
+from sections import checks, dialogue, encoders, quality, serving
 
 OPTIONAL = (
     checks.faults,
@@ -24,7 +24,13 @@ OPTIONAL = (
     encoders.masked_training,
     quality.no_options,
     quality.starters,
+    serving.load,
+    serving.soak,
 )
+SERVED = {
+    "requests_per_second": 30.0, "target_tokens_per_second": 300.0, "p50_seconds": 0.1, "p99_seconds": 0.2, "equal": 9,
+    "ties": 1, "different": 0, "mixed_up": 0, "errors": {}, "lost": 0, "server_cpu": 1.0, "generator_cpu": 0.1,
+}  # fmt: skip
 MACHINE = {"machine": "a CPU", "torch": "2.0", "date": "2026-01-01"}
 CHAT_MODEL = {"perplexity": 5.0, "interval": [4.0, 6.0], "seeds": [4.5, 5.5], "by_turns": {"1": 6.0, "5": 4.0}, "parameters": 7}
 SAMPLES: dict[str, dict[str, Any]] = {  # small results in the format of programs whose results are not stored yet
@@ -45,6 +51,38 @@ SAMPLES: dict[str, dict[str, Any]] = {  # small results in the format of program
         "texts": 100,
         "threads": 2,
         "precision": "fp32",
+    },
+    "serve_cpu.json": {
+        "part": "cpu",
+        "model": {"dim": 16, "layers": 1, "vocabulary": 100},
+        "systems": {"heedful": SERVED, "one at a time": SERVED, "empty handler": SERVED},
+        "offline": {"heedful": {"sentences_per_second": 40.0}},
+        "ratios": {"heedful / one at a time": 1.0, "heedful / offline": 0.75},
+        "clients": 4,
+        "seconds": 2.0,
+        "http_parser": "h11",
+    },
+    "soak.json": {
+        "minutes": 1.0,
+        "capacity_per_second": 10.0,
+        "capacity_after_per_second": 10.0,
+        "overload": {
+            "sent_per_second": 100.0,
+            "answered": 600,
+            "answered_per_second": 10.0,
+            "p99_seconds": 1.0,
+            "later_than_deadline": 0,
+            "deadline_exceeded_504": 0,
+            "refused_429": 5400,
+            "refused_without_retry_after": 0,
+            "other_statuses": {},
+            "lost": 0,
+            "clients_left": 5,
+            "deadline_seconds": 30.0,
+        },
+        "memory": {"start_mb": 300.0, "end_mb": 301.0, "slope_mb_per_minute": 1.0},
+        "idle": {"heedful_queue_depth": 0.0},
+        "sigterm": {"answered_after_the_signal": 4, "accepted_and_lost": 0},
     },
     "starters.json": {
         "starters": [

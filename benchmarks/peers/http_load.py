@@ -167,8 +167,9 @@ async def run_closed(plan: Closed) -> Load:
     load.cpu_seconds = time.process_time() - cpu
     _, pending = await asyncio.wait(clients, timeout=plan.patience)
     for one in pending:
-        one.cancel()
         load.lost.append(time.monotonic() - plan.patience)
+        one.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
     load.started, load.seconds = started, plan.seconds
     load.answered = [(at, latency) for at, latency in load.answered if started <= at <= started + plan.seconds]
     return load
@@ -176,17 +177,19 @@ async def run_closed(plan: Closed) -> Load:
 
 async def be_client(plan: Closed, turns: Iterator[int], load: Load, until: float) -> None:
     connection = await connect(plan.port)
-    while connection is not None and time.monotonic() < until:
-        request, sent = next(turns) % len(plan.requests), time.monotonic()
-        reply = await connection.ask(plan.requests[request])
-        load.sent += 1
-        load.add(request, sent, reply)
-        if plan.ends_at_error and (reply is None or reply.status != 200):
-            break
-        if not connection.is_open:
-            connection = await connect(plan.port)
-    if connection is not None:
-        connection.transport.close()
+    try:
+        while connection is not None and time.monotonic() < until:
+            request, sent = next(turns) % len(plan.requests), time.monotonic()
+            load.sent += 1
+            reply = await connection.ask(plan.requests[request])
+            load.add(request, sent, reply)
+            if plan.ends_at_error and (reply is None or reply.status != 200):
+                break
+            if not connection.is_open:
+                connection = await connect(plan.port)
+    finally:
+        if connection is not None:
+            connection.transport.close()
 
 
 @dataclass(frozen=True)
@@ -225,8 +228,9 @@ async def run_open(plan: Open) -> Load:
     if asked:
         _, pending = await asyncio.wait(asked, timeout=plan.patience)
         for one in pending:
-            one.cancel()
             load.lost.append(time.monotonic() - plan.patience)
+            one.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
     for connection in idle:
         connection.transport.close()
     return load
@@ -244,15 +248,15 @@ async def ask_once(plan: Open, request: int, idle: list[Connection], load: Load,
         return
     sent = time.monotonic()
     load.sent += 1
-    if leaves:
-        try:
-            reply = await asyncio.wait_for(connection.ask(plan.requests[request]), LEAVES_AFTER)
-        except TimeoutError:
-            connection.transport.abort()
-            load.left += 1
-            return
-    else:
-        reply = await connection.ask(plan.requests[request])
+    try:
+        reply = await asyncio.wait_for(connection.ask(plan.requests[request]), LEAVES_AFTER if leaves else None)
+    except TimeoutError:
+        load.left += 1
+        connection.transport.abort()
+        return
+    except asyncio.CancelledError:
+        connection.transport.abort()
+        raise
     load.add(request, sent, reply)
     if connection.is_open:
         idle.append(connection)

@@ -65,7 +65,8 @@ def load_system(
     """The model of a system, with search options changed."""
     by_ct2 = system == "ctranslate2"
     predictor = load(run, checkpoint, device, None if by_ct2 or precision == "fp32" else precision)
-    predictor.run = predictor.run.model_copy(update={"search": predictor.search_config(search)})
+    config: Any = predictor.run
+    predictor.run = config.model_copy(update={"search": predictor.search_config(search)})
     return CTranslate2(predictor.run, predictor.loaded, predictor.checkpoint).open(precision) if by_ct2 else predictor
 
 
@@ -111,8 +112,13 @@ def change_server(system: str, search: Sequence[str]) -> None:
     """Replace the parts of the server, in this process, that are not those of `heed serve`."""
     from heedful.serving import libretranslate, served
 
-    def load_run(folder: Path, checkpoint: str | None, device: str | None, precision: str | None) -> Predictor:
-        return load_system(system, folder, device, precision or "fp32", search, checkpoint)
+    def load_run(
+        folder: str | os.PathLike[str],
+        checkpoint: str | None = None,
+        device: str | None = None,
+        precision: str | None = None,
+    ) -> Predictor:
+        return load_system(system, Path(folder), device, precision or "fp32", search, checkpoint)
 
     async def echo(call: object, given: Any) -> dict[str, str]:
         return {"translatedText": given.q}
@@ -120,7 +126,7 @@ def change_server(system: str, search: Sequence[str]) -> None:
     if search or system == "ctranslate2":
         served.load = load_run  # type: ignore[attr-defined]
     if system == "one at a time":
-        served.Worker = OneAtATime  # type: ignore[assignment, misc, attr-defined]
+        served.Worker = OneAtATime  # type: ignore[assignment, attr-defined]
     if system == "empty handler":
         endpoints = libretranslate.ENDPOINTS
         endpoints[:] = [one._replace(handler=echo) if one.path == "/translate" else one for one in endpoints]
