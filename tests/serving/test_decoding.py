@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -13,11 +13,9 @@ import pytest
 import heedful
 from heedful.errors import HeedfulError
 from heedful.serving.limits import Limits
-from heedful.serving.worker import Cancelled, DeadlineExceeded, Delta, Event, Failed, Finished, Request, Worker
+from heedful.serving.worker import Cancelled, DeadlineExceeded, Delta, Event, Failed, Request, Worker
 from heedful.tasks.continuous_batching import ContinuousBatch
 from heedful.tasks.predictor import Predictor
-
-Ask = Callable[..., "Asked"]
 
 
 class Asked:
@@ -144,5 +142,17 @@ def test_a_long_text_does_not_hold_up_a_short_one(tiny_runs: dict[str, Path], mo
     assert worker.drain(20)
 
 
-def test_finished_is_the_only_other_event() -> None:
-    assert {Delta, Finished, Failed} == set(Event.__args__)
+def test_an_error_of_the_batch_ends_its_requests_and_not_the_worker(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, step = Worker(heedful.load(tiny_runs["language"]), Limits()), ContinuousBatch.step
+
+    def fail(batch: ContinuousBatch) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(ContinuousBatch, "step", fail)
+    with pytest.raises(MemoryError):
+        Asked(worker, ["the"], {"length": 3}).results()
+    monkeypatch.setattr(ContinuousBatch, "step", step)
+    assert Asked(worker, ["the"], {"length": 3}).results()
+    assert worker.drain(20)

@@ -194,19 +194,27 @@ class Worker:
         batch = ContinuousBatch(decoder, capacity=most)
         running: dict[int, Running] = {}  # by the id() of the job
         while (joining := self.next_inputs(batch, bool(running))) is not None:
-            self.start_jobs(batch, joining, running)
-            for one in [one for one in running.values() if not self.is_still_wanted(one.input)]:
-                batch.cancel(one.job)
-                del running[id(one.job)]
-            complete = batch.step() if batch.busy else []
-            for one in running.values():
-                self.report_progress(one)
-            for job in complete:
-                one = running.pop(id(job))
-                self.finish_job(one)
-            for job, error in batch.failures:
-                self.fail(running.pop(id(job)).input.request, error)
-            batch.failures.clear()
+            try:
+                self.step(batch, joining, running)
+            except Exception as error:  # of the batch as a whole, such as out of memory
+                for one in [*joining, *(one.input for one in running.values())]:
+                    self.fail(one.request, error)
+                batch, running = ContinuousBatch(decoder, capacity=most), {}
+
+    def step(self, batch: ContinuousBatch, joining: Sequence[Input], running: dict[int, Running]) -> None:
+        """Let inputs join, decode a token of each, and hand out what is finished."""
+        self.start_jobs(batch, joining, running)
+        for one in [one for one in running.values() if not self.is_still_wanted(one.input)]:
+            batch.cancel(one.job)
+            del running[id(one.job)]
+        complete = batch.step() if batch.busy else []
+        for one in running.values():
+            self.report_progress(one)
+        for job in complete:
+            self.finish_job(running.pop(id(job)))
+        for job, error in batch.failures:
+            self.fail(running.pop(id(job)).input.request, error)
+        batch.failures.clear()
 
     def next_inputs(self, batch: ContinuousBatch, is_busy: bool) -> list[Input] | None:
         """Inputs that may join, without waiting if others are being decoded; None when the worker is drained."""

@@ -245,6 +245,8 @@ class ContinuousBatch:
 
     def take_turns(self, lane: Lane, count: int) -> list[Piece]:
         """Take up to `count` waiting pieces, one of each job in turn, so that a long text does not hold up short ones."""
+        if count <= 0 or not lane.waiting:
+            return []
         turns: dict[int, int] = {}  # job -> pieces before
         order = []
         for at, piece in enumerate(lane.waiting):

@@ -91,6 +91,9 @@ class Sample:
         self.context: list[int] = []
         self.current: list[int] = []  # new tokens of the current round
         self.stopped: int | None = None  # where a stop string begins in the continuation
+        self.is_complete = False
+        self.text = ""  # of the tokens that were decoded for streaming: those before `decoded`
+        self.previous = self.decoded = len(prompt)  # `previous`: the tokens from there on decide how the next ones are written
         self.shown = 0  # characters of the continuation that were streamed
 
     @property
@@ -120,6 +123,7 @@ class GenerationJob:
         self.config = config.model_copy(update={"n_best": 1, "min_length": MAX_SIZE})
         self.prompt = [system.target_tokenizer.specials.end, *encode_text(system.target_tokenizer, prompt)]
         self.prompt_text = decode_text(system.target_tokenizer, self.prompt[1:])
+        self.longest_stop = max(map(len, options.stop), default=0)
         self.samples = [Sample(list(self.prompt)) for _ in range(config.n_best if config.method == "sample" else 1)]
 
     @property
@@ -155,14 +159,14 @@ class GenerationJob:
             self.find_stop(sample)
         sample.rounds.append((sample.context, sample.current))
         sample.ids, sample.current = [*sample.ids, *sample.current], []
-        complete = sample.stopped is not None or len(sample.new) >= self.options.length
-        return [] if complete else [self.next_piece(piece)]
+        sample.is_complete = sample.stopped is not None or len(sample.new) >= self.options.length
+        return [] if sample.is_complete else [self.next_piece(piece)]
 
     def find_stop(self, sample: Sample) -> bool:
         """Look for a stop string at the end of a sample."""
         if not self.options.stop or sample.stopped is not None:
             return sample.stopped is not None
-        tail = decode_text(self.system.target_tokenizer, sample.new[-TAIL - max(map(len, self.options.stop)) :])
+        tail = decode_text(self.system.target_tokenizer, sample.new[-TAIL - self.longest_stop :])
         if any(stop in tail for stop in self.options.stop):
             text = self.continuation(sample.new)
             found = [at for at in (text.find(stop) for stop in self.options.stop) if at >= 0]
@@ -175,21 +179,28 @@ class GenerationJob:
         text = decode_text(tokenizer, [*self.prompt[1:], *new])
         return text[len(self.prompt_text) :] if text.startswith(self.prompt_text) else decode_text(tokenizer, new)
 
-    def new_text(self, number: int) -> str:
+    def new_text(self, sample: int) -> str:
         """The text of a sample since the last call; what may become part of a stop string or of a character is held back."""
-        sample = self.samples[number]
-        text = self.continuation(sample.new)
-        if sample.stopped is not None:
-            text = text[: sample.stopped]
-        elif len(sample.new) < self.options.length:
-            longest = max(map(len, self.options.stop), default=1)
-            held = max(
-                (k for k in range(1, longest) if any(stop.startswith(text[-k:]) for stop in self.options.stop)), default=0
-            )
-            text = text[: len(text) - held] if held else text
-            text = text.rstrip(UNFINISHED)
-        part, sample.shown = text[sample.shown :], max(sample.shown, len(text))
+        one = self.samples[sample]
+        if one.is_complete:
+            text = self.continuation(one.new)[: one.stopped]
+        else:
+            self.decode_new(one)
+            held = (k for k in range(1, self.longest_stop) if any(stop.startswith(one.text[-k:]) for stop in self.options.stop))
+            text = one.text[: len(one.text) - max(held, default=0)]
+        part, one.shown = text[one.shown :], max(one.shown, len(text))
         return part
+
+    def decode_new(self, sample: Sample) -> None:
+        """Decode the tokens since the last call, together with those of the last call but one: the whole text would take longer
+        with every token."""
+        tokenizer, ids = self.system.target_tokenizer, [*sample.ids, *sample.current]
+        first = max(1, sample.previous - SPACING)
+        before = decode_text(tokenizer, ids[first : sample.decoded])
+        after = decode_text(tokenizer, ids[first:])
+        if after.startswith(before) and not after.endswith(UNFINISHED):
+            sample.text += after[len(before) :]
+            sample.previous, sample.decoded = sample.decoded, len(ids)
 
     def prediction(self) -> Continuation:
         completions = [self.completion(sample) for sample in self.samples]
@@ -200,8 +211,8 @@ class GenerationJob:
         reason = "length"
         if sample.stopped is not None:
             reason, text = "stop", text[: sample.stopped]
-            kept = next((n for n in range(len(tokens) + 1) if len(self.continuation(tokens[:n])) >= len(text)), len(tokens))
-            tokens = tokens[:kept]
+            while tokens and len(self.continuation(tokens[:-1])) >= len(text):
+                tokens = tokens[:-1]
         found = None if self.options.logprobs is None else log_probabilities(self.system, sample, self.options.logprobs)
         return Completion(text, tokens, reason, None if found is None else found[: len(tokens)])
 
