@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import subprocess
@@ -29,6 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,19 +44,33 @@ from peers.servers import PAIR, offline, run_server
 
 from heedful.tasks.translation.predictor import Translator
 
+PACKAGES = ("uvicorn", "starlette", "ctranslate2")
+EMPTY = "empty handler"
 TIE = 1e-4  # scores that differ by less are ties
 BEAM, GREEDY = ("method=beam", "beam=4", "penalty=power"), ("method=greedy",)
-SHORT = ["training.average=none", "training.keep_last=1", "task.validation_sentences=50", "model.position=sinusoidal"]
+SHORT = [
+    "training.schedule.warmup=100",
+    "training.average=none",
+    "training.keep_last=1",
+    "task.validation_sentences=50",
+    "model.position=sinusoidal",
+]
+
+
+class System(NamedTuple):
+    kind: str  # one of peers.servers
+    precision: str
+    search: tuple[str, ...]  # options
 
 
 class Part(NamedTuple):
-    """A model, its load, and the systems that are measured: name -> (system, precision, search options)."""
+    """A model, its load, and the systems that are measured."""
 
     recipe: str
     overrides: list[str]
     clients: int
     generators: int  # processes of clients
-    systems: dict[str, tuple[str, str, tuple[str, ...]]]
+    systems: dict[str, System]
 
 
 PARTS = {
@@ -64,18 +80,18 @@ PARTS = {
         clients=64,
         generators=1,
         systems={
-            "heedful": ("heedful", "fp32", BEAM),
-            "one at a time": ("one at a time", "fp32", BEAM),
-            "ctranslate2": ("ctranslate2", "fp32", BEAM),
-            "heedful int8": ("heedful", "int8", BEAM),
-            "ctranslate2 int8": ("ctranslate2", "int8", BEAM),
-            "empty handler": ("empty handler", "fp32", ()),
+            "heedful": System("heedful", "fp32", BEAM),
+            "one at a time": System("one at a time", "fp32", BEAM),
+            "ctranslate2": System("ctranslate2", "fp32", BEAM),
+            "heedful int8": System("heedful", "int8", BEAM),
+            "ctranslate2 int8": System("ctranslate2", "int8", BEAM),
+            "empty handler": System("empty handler", "fp32", ()),
         },
     ),
     "gpu": Part(
         "multi30k-en-de",
         [
-            *SHORT, "training.steps=400", "training.save_every=400", "training.validate_every=400", "task.r_drop=0",
+            *SHORT, "training.steps=600", "training.save_every=600", "training.validate_every=600", "task.r_drop=0",
             "training.precision=bf16", "training.cuda_graphs=true", "data.pad_to_multiple_of=16",
             "training.schedule.learning_rate=7e-4", "tokenizer.vocab=37000", "tokenizer.min_frequency=1",
             "model.dim=512", "model.layers=6", "model.heads=8", "model.feed_forward=2048",
@@ -83,9 +99,9 @@ PARTS = {
         clients=256,
         generators=4,
         systems={
-            "heedful beam 4": ("heedful", "bf16", BEAM),
-            "heedful greedy": ("heedful", "bf16", GREEDY),
-            "empty handler": ("empty handler", "bf16", ()),
+            "heedful beam 4": System("heedful", "bf16", BEAM),
+            "heedful greedy": System("heedful", "bf16", GREEDY),
+            "empty handler": System("empty handler", "bf16", ()),
         },
     ),
 }  # fmt: skip
@@ -125,13 +141,13 @@ def translations_of(setting: Setting, part: Part) -> dict[str, tuple[list[str], 
     """The offline translations of each system that has a model, and their sentences per second. Systems with the same model
     share them."""
     found: dict[str, tuple[list[str], float]] = {}
-    done: dict[tuple[str, str, tuple[str, ...]], tuple[list[str], float]] = {}
+    done: dict[System, tuple[list[str], float]] = {}
     for name, (system, precision, search) in part.systems.items():
-        if system == "empty handler":
+        if system == EMPTY:
             found[name] = setting.sentences, 0.0
             continue
         model = "ctranslate2" if system == "ctranslate2" else "heedful"
-        key = (model, precision, search)
+        key = System(model, precision, search)
         if key not in done:
             with in_processes({name: partial(offline, model, setting.run, setting.device, precision, search)}) as calls:
                 calls[name](setting.sentences)  # captures graphs
@@ -209,29 +225,29 @@ def summarize(loads: Sequence[Load], expected: Sequence[str], tokens: Sequence[i
     }
 
 
-def separate_ties(
-    found: dict[str, Any], translator: Translator, search: Sequence[str], setting: Setting, expected: list[str]
-) -> None:
-    """Count the different replies whose scores equal those of the expected ones. They are computed in fp32, from the texts."""
+def separate_ties(found: dict[str, Any], translator: Translator, of: System, setting: Setting, expected: Sequence[str]) -> None:
+    """Count the different replies whose scores equal those of the expected ones, computed from the texts. In lower precision
+    a translation may depend on its batch, and all are only counted."""
     different: list[tuple[int, str, int]] = found.pop("different")
-    penalty = translator.search_config(search).length_penalty_fn
+    found["ties"], found["different"] = 0, sum(number for _, _, number in different)
+    if of.precision != "fp32":
+        return
+    penalty = translator.search_config(of.search).length_penalty_fn
     sources = [setting.sentences[request] for request, _, _ in different]
     ours, theirs = (
         [None if one is None else one.log_probability / penalty(one.tokens) for one in translator.score(sources, texts)]
         for texts in ([text for _, text, _ in different], [expected[request] for request, _, _ in different])
     )
-    found["ties"] = found["different"] = 0
-    gaps = []
+    found["largest_score_difference"] = 0.0
     for (_, _, number), score, best in zip(different, ours, theirs, strict=True):
-        gap = None if score is None or best is None else abs(score - best)
-        found["ties" if gap is not None and gap <= TIE else "different"] += number
-        gaps.append(gap)
-    found["largest_score_difference"] = max((gap for gap in gaps if gap is not None), default=0.0)
+        gap = math.inf if score is None or best is None else abs(score - best)
+        found["largest_score_difference"] = max(gap, found["largest_score_difference"])
+        if gap <= TIE:
+            found["ties"] += number
+            found["different"] -= number
 
 
-def measure_system(
-    pool: Executor, number: int, setting: Setting, of: tuple[str, str, tuple[str, ...]]
-) -> tuple[list[Load], dict[str, Any]]:
+def measure_system(pool: Executor, number: int, setting: Setting, of: System) -> tuple[list[Load], dict[str, Any]]:
     """Start a server, put it under load, and end it."""
     system, precision, search = of
     started = time.monotonic()
@@ -270,7 +286,7 @@ def measure(part: Part, setting: Setting, results: dict[str, Any], output: Path)
             texts, _ = expected[name]
             loads, more = measure_system(pool, part.generators, setting, of)
             found = summarize(loads, texts, [len(ids) + 1 for ids in count_tokens(texts)]) | more
-            separate_ties(found, translator, of[2], setting, texts)
+            separate_ties(found, translator, of, setting, texts)
             results["systems"][name] = found
             results |= conclude(results)
             write(results, output)
@@ -284,7 +300,10 @@ def conclude(results: Mapping[str, Any]) -> dict[str, Any]:
     for name, rate in rates.items():
         if name.startswith("heedful"):
             ratios |= {f"{name} / {other}": rate / rates[other] for other in rates if other != name and rates[other]}
-            ratios[f"{name} / offline"] = rate / results["offline"][name]["sentences_per_second"]
+            alone = results["offline"][name]["sentences_per_second"]
+            ratios[f"{name} / offline"] = rate / alone
+            if EMPTY in rates:
+                ratios[f"{name} / lower of offline and {EMPTY}"] = rate / min(alone, rates[EMPTY])
     replies = list(results["systems"].values())
     return {
         "ratios": ratios,
@@ -329,7 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error(f"given system {unknown[0]!r}, expected one of: {', '.join(part.systems)}")
         part = part._replace(systems={name: part.systems[name] for name in given.systems})
     if device == "cpu":  # bf16 is for the GPU
-        known = {name: (one, "fp32" if kind == "bf16" else kind, search) for name, (one, kind, search) in part.systems.items()}
+        known = {name: of._replace(precision="fp32") if of.precision == "bf16" else of for name, of in part.systems.items()}
         part = part._replace(systems=known, generators=min(part.generators, cores()))
     with tempfile.TemporaryDirectory() as folder:
         run = given.run or train_run(part, Path(folder), device, given.tiny)
@@ -339,7 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             (10.0 if on_gpu else 5.0) if given.warm_up is None else given.warm_up, sentences,
         )  # fmt: skip
         results: dict[str, Any] = {
-            **machine_info("uvicorn", "starlette", *(["ctranslate2"] if "ctranslate2" in part.systems else [])),
+            **machine_info(*(package for package in PACKAGES if is_installed(package))),
             "part": given.parts,
             "cores": cores(),
             "http_parser": "httptools" if find_spec("httptools") else "h11",
@@ -352,6 +371,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         measure(part, setting, results, given.output)
     print(json.dumps({key: results[key] for key in ("ratios", "all_answered", "none_mixed_up")}, indent=1))
+
+
+def is_installed(package: str) -> bool:
+    """Whether it has metadata; a copied package has none."""
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
 
 
 def describe(run: Path) -> dict[str, Any]:

@@ -163,7 +163,7 @@ async def run_closed(plan: Closed) -> Load:
     clients = [asyncio.create_task(be_client(plan, turns, load, started + plan.seconds)) for _ in range(plan.clients)]
     await asyncio.sleep(plan.warm_up)
     cpu = time.process_time()
-    await asyncio.sleep(started + plan.seconds - time.monotonic())
+    await asyncio.wait(clients, timeout=started + plan.seconds - time.monotonic())
     load.cpu_seconds = time.process_time() - cpu
     _, pending = await asyncio.wait(clients, timeout=plan.patience)
     for one in pending:
