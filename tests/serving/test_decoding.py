@@ -49,7 +49,7 @@ def predictor(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Pre
 
 @pytest.fixture
 def worker(predictor: Predictor) -> Iterator[Worker]:
-    worker = Worker(predictor, Limits(max_running=4))
+    worker = Worker(lambda: predictor, Limits(max_running=4))
     yield worker
     assert worker.drain(20)
     worker.thread.join(20)
@@ -114,7 +114,7 @@ def test_a_client_that_leaves_and_a_deadline_end_the_decoding(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(monkeypatch)
-    worker = Worker(heedful.load(tiny_runs["language"]), Limits(max_running=2))
+    worker = Worker(lambda: heedful.load(tiny_runs["language"]), Limits(max_running=2))
     options = {"method": "greedy", "length": 500}  # five seconds
     left = Asked(worker, ["the"], options)
     late = Asked(worker, ["a"], options, deadline=time.monotonic() + 0.2)
@@ -131,7 +131,7 @@ def test_a_client_that_leaves_and_a_deadline_end_the_decoding(
 
 def test_a_long_text_does_not_hold_up_a_short_one(tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch)
-    worker = Worker(heedful.load(tiny_runs["language"]), Limits())
+    worker = Worker(lambda: heedful.load(tiny_runs["language"]), Limits())
     long = Asked(worker, ["the"], {"method": "greedy", "length": 300})
     slow.wait()
     before = slow.steps
@@ -145,7 +145,7 @@ def test_a_long_text_does_not_hold_up_a_short_one(tiny_runs: dict[str, Path], mo
 def test_an_error_of_the_batch_ends_its_requests_and_not_the_worker(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, step = Worker(heedful.load(tiny_runs["language"]), Limits()), ContinuousBatch.step
+    worker, step = Worker(lambda: heedful.load(tiny_runs["language"]), Limits()), ContinuousBatch.step
 
     def fail(batch: ContinuousBatch) -> Any:
         raise MemoryError

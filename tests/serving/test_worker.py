@@ -88,7 +88,7 @@ class Asked:
 
 
 def start(predictor: Recorder, **limits: Any) -> tuple[Worker, Submit]:
-    worker = Worker(predictor, Limits(**limits))  # type: ignore[arg-type]
+    worker = Worker(lambda: predictor, Limits(**limits))  # type: ignore[arg-type, return-value]
 
     def submit(*texts: str, client: str = "", deadline: float = math.inf, **options: Any) -> Asked:
         return Asked(worker, texts, client, deadline, options)

@@ -158,6 +158,7 @@ class Engine:
         self.cuda_graph: torch.cuda.CUDAGraph | None = None
         self.smaller: Engine | None = None  # continues the search when few sources are left
         self.steps = 0
+        self.shrink_at = 8  # the batch shrinks when this fraction of it, 1 / shrink_at, is finished
         batch = None
         if sources.graph is not None:
             self.states = expand_to_beam(sources.graph.placeholder_states(sources.capacity, self.slots()), self.beam)
@@ -269,7 +270,7 @@ class Engine:
         free = [i for i, source_id in enumerate(self.source_ids) if source_id is None]
         if free and self.waiting and len(free) >= max(1, len(self.source_ids) // (2 if self.captures else 8)):
             self.refill(free)
-        elif not self.captures and not self.waiting and len(free) >= max(1, len(self.source_ids) // 8) and self.has_sources:
+        elif not self.captures and not self.waiting and len(free) * self.shrink_at >= len(self.source_ids) and self.has_sources:
             self.drop_finished()
         if not self.captures:
             self.compact_cache()

@@ -24,6 +24,7 @@ class Metrics:
         self.batch_tokens = self.histogram("batch_tokens", "Input tokens of a batch.", TOKENS)
         self.padding = self.histogram("padding_ratio", "Padding in a batch.", SHARES)
         self.queue_depth = Gauge("heedful_queue_depth", "Texts that wait.", registry=self.registry)
+        self.running = Gauge("heedful_running", "Texts that are being decoded.", registry=self.registry)
         self.tokens = self.counter("tokens", "Tokens of inputs and outputs.", "dir")
         self.rejected = self.counter("rejected", "Requests refused.", "reason")
         self.models = Info("heedful_model", "Models served.", ["model"], registry=self.registry)

@@ -7,10 +7,11 @@ does not name them, or to override them, they are given with the folder: runs/mi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from queue import SimpleQueue
 from threading import BoundedSemaphore, Lock
 from typing import Any
 
@@ -19,7 +20,7 @@ from heedful.runs.load import load
 from heedful.serving.languages import match_language
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
-from heedful.serving.worker import Worker
+from heedful.serving.worker import Event, Failed, Finished, Request, Worker
 from heedful.tasks import find_command, find_task
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.translation.predictor import Translator
@@ -45,15 +46,14 @@ class Served:
 
     def __init__(self, folder: Path, pair: Pair | None, loading: Loading, limits: Limits, metrics: Metrics) -> None:
         self.id, self.folder, self.loading = folder.resolve().name, folder, loading
-        precision = None if loading.precision == "fp32" else loading.precision
-        self.predictor = load(folder, loading.checkpoint, loading.device, precision)
+        self.worker = Worker(lambda: load(folder, loading.checkpoint, loading.device, loading.precision), limits, metrics)
+        self.predictor = self.worker.predictor
         self.pair = pair or languages_of(self.predictor)
         if pair is not None and not isinstance(self.predictor, Translator):
             raise ConfigError(f"{folder}: given languages, but it is a run of task {self.task!r}, which translates nothing")
         self.weights = weights_hash(self.predictor.checkpoint)
         self.created = int(self.predictor.checkpoint.stat().st_mtime)
         self.recorded = self.record_canary()
-        self.worker = Worker(self.predictor, limits, metrics)
         self.analyst, self.analyses = Lock(), BoundedSemaphore(MAX_ANALYSES)  # one runs, the others wait
         about = {"task": self.task, "weights": self.weights[:16], "precision": loading.precision}
         metrics.models.labels(self.id).info(about)
@@ -74,19 +74,20 @@ class Served:
 
     def record_canary(self) -> str | None:
         """The output for the canary; None if its inputs are not texts. The first prediction also prepares the model."""
-        try:
-            return next(iter(self.predictor.predictions([self.canary], **self.canary_options))).text
-        except HeedfulError:
-            return None
+        events: SimpleQueue[Event] = SimpleQueue()
+        self.worker.submit(Request([self.canary], self.canary_options, events.put))
+        event = events.get()
+        if isinstance(event, Finished):
+            return event.prediction.text
+        if isinstance(event, Failed) and not isinstance(event.error, HeedfulError):
+            raise event.error
+        return None
 
     @cached_property
     def inspected(self) -> Predictor:
-        """The predictor of analyses: the weights as trained. It has search engines of its own, because it is used in another
-        thread, and on a GPU, where such a thread would disturb the capture of CUDA graphs, a copy on the CPU."""
-        if self.loading.precision != "fp32" or self.predictor.loaded.device.type == "cuda":
-            return load(self.folder, self.loading.checkpoint, "cpu")
-        own = self.predictor
-        return type(own)(own.run, replace(own.loaded, engines={}), own.checkpoint)
+        """The predictor of analyses: the weights as trained, because those of the model thread are packed or of low precision;
+        on a CPU, because another thread would disturb the capture of CUDA graphs."""
+        return load(self.folder, self.loading.checkpoint, "cpu")
 
     def describe(self) -> dict[str, Any]:
         command = find_command(self.task)

@@ -1,6 +1,6 @@
 """The queue of one model and the thread that computes its predictions.
 
-    worker = Worker(predictor, Limits())
+    worker = Worker(lambda: load("runs/demo"), Limits())
     worker.submit(Request(["a text"], {"beam": 5}, listener=events.put))        # from any thread
     events.get()                                                                 # Finished(0, Translation(…))
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition, Thread
@@ -112,16 +113,20 @@ class Running:
 class Worker:
     """The queue and the thread of one model."""
 
-    def __init__(self, predictor: Predictor, limits: Limits, metrics: Metrics | None = None) -> None:
-        self.predictor, self.limits, self.metrics = predictor, limits, metrics or Metrics()
+    def __init__(self, load: Callable[[], Predictor], limits: Limits, metrics: Metrics | None = None) -> None:
+        """load: called in the thread of the model, so that no other thread computes with it. OpenMP has a team of threads for
+        every thread that computes; with more threads than cores, all of them wait more slowly."""
+        self.limits, self.metrics = limits, metrics or Metrics()
         self.changed = Condition()  # guards everything below
         self.waiting: dict[str, deque[Input]] = {}  # of each client; the first one is served next
         self.requests: dict[int, Request] = {}  # accepted and not ended
         self.left: dict[int, int] = {}  # request id -> inputs without a result
         self.draining = False
         self.finished: deque[float] = deque(maxlen=RECENT)  # when the last inputs were finished
-        self.thread = Thread(target=self.work, name="model", daemon=True)
+        loaded: Future[Predictor] = Future()
+        self.thread = Thread(target=self.work, args=(load, loaded), name="model", daemon=True)
         self.thread.start()
+        self.predictor = loaded.result()
 
     def submit(self, request: Request) -> None:
         """Accept a request, from any thread; QueueFull or Draining if it cannot be accepted."""
@@ -174,8 +179,14 @@ class Worker:
                 del self.waiting[client]
         self.changed.notify_all()
 
-    def work(self) -> None:
-        """Compute until the worker is drained."""
+    def work(self, load: Callable[[], Predictor], loaded: Future[Predictor]) -> None:
+        """Load the model and compute until the worker is drained."""
+        try:
+            self.predictor = load()
+        except BaseException as error:
+            loaded.set_exception(error)
+            return
+        loaded.set_result(self.predictor)
         if self.predictor.decodes:
             self.decode()
         else:
@@ -194,12 +205,14 @@ class Worker:
         batch = ContinuousBatch(decoder, capacity=most)
         running: dict[int, Running] = {}  # by the id() of the job
         while (joining := self.next_inputs(batch, bool(running))) is not None:
+            before = len(running)
             try:
                 self.step(batch, joining, running)
             except Exception as error:  # of the batch as a whole, such as out of memory
                 for one in [*joining, *(one.input for one in running.values())]:
                     self.fail(one.request, error)
                 batch, running = ContinuousBatch(decoder, capacity=most), {}
+            self.metrics.running.inc(len(running) - before)
 
     def step(self, batch: ContinuousBatch, joining: Sequence[Input], running: dict[int, Running]) -> None:
         """Let inputs join, decode a token of each, and hand out what is finished."""

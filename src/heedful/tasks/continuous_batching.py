@@ -28,6 +28,7 @@ MIN_SIZE = 32  # sizes of engines are powers of two from here on
 MIN_PAIR_SIZE = 128  # of targets; on a GPU, where a step costs about the same for few rows as for many, of sources, too
 MAX_CAPACITY = 256  # pieces of one engine
 SPARSE = 8  # cache slots of an engine / tokens that are decoded at a time
+ADMIT_SHARE, ADMIT_EVERY = 16, 4  # pieces join when they are a 16th of those that are decoded, or at the fourth step
 MAX_IDLE = 6  # captured engines that are kept although no piece uses them
 
 
@@ -80,6 +81,16 @@ class Lane:
     shape: Shape
     waiting: deque[Piece] = field(default_factory=deque)
     engine: Engine | None = None
+    waited: int = 0  # steps since the last pieces joined
+
+    def is_time_to_admit(self) -> bool:
+        """Whether waiting pieces join now: a few together are encoded faster than one by one."""
+        self.waited += 1
+        active = 0 if self.engine is None else sum(source_id is not None for source_id in self.engine.source_ids)
+        if not self.waiting or (len(self.waiting) * ADMIT_SHARE < active and self.waited < ADMIT_EVERY):
+            return False
+        self.waited = 0
+        return True
 
     @property
     def busy(self) -> bool:
@@ -189,7 +200,7 @@ class ContinuousBatch:
         """Take steps in one engine and yield its results; those that a job has stopped have no hypotheses."""
         if lane.engine is None:
             lane.engine = self.start_engine(lane)
-        elif lane.waiting:
+        elif lane.is_time_to_admit():
             if not lane.engine.has_sources:
                 lane.engine.rewind()
             lane.engine.admit()
@@ -240,7 +251,8 @@ class ContinuousBatch:
         )
         if engine.captures:
             engine.restart(decoder.next_token(), sources)
-        engine.waiting = False  # `admit` starts waiting pieces at every step
+        engine.waiting = False  # `admit` starts waiting pieces
+        engine.shrink_at = 2  # shrinking copies the cache, and other pieces may take the free places soon
         return engine
 
     def take_turns(self, lane: Lane, count: int) -> list[Piece]:
