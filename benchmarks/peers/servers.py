@@ -18,6 +18,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,7 @@ def load_system(
 ) -> Predictor:
     """The model of a system, with search options changed."""
     by_ct2 = system == "ctranslate2"
-    predictor = load(run, checkpoint, device, None if by_ct2 or precision == "fp32" else precision)
+    predictor = load(run, checkpoint, device, None if by_ct2 else precision)
     config: Any = predictor.run
     predictor.run = config.model_copy(update={"search": predictor.search_config(search)})
     return CTranslate2(predictor.run, predictor.loaded, predictor.checkpoint).open(precision) if by_ct2 else predictor
@@ -79,9 +80,10 @@ def offline(system: str, run: Path, device: str, precision: str, search: Sequenc
 class OneAtATime:
     """A queue without batches: one text after another."""
 
-    def __init__(self, predictor: Predictor, limits: object, metrics: object) -> None:
-        self.predictor, self.waiting = predictor, queue.SimpleQueue[Any]()
-        threading.Thread(target=self.work, daemon=True).start()
+    def __init__(self, load: Callable[[], Predictor], limits: object, metrics: object) -> None:
+        self.waiting, loaded = queue.SimpleQueue[Any](), Future[Predictor]()
+        threading.Thread(target=self.work, args=(load, loaded), daemon=True).start()
+        self.predictor = loaded.result()
 
     def submit(self, request: Any) -> None:
         self.waiting.put(request)
@@ -92,9 +94,10 @@ class OneAtATime:
     def drain(self, timeout: float) -> bool:
         return True
 
-    def work(self) -> None:
+    def work(self, load: Callable[[], Predictor], loaded: Future[Predictor]) -> None:
         from heedful.serving.worker import Failed, Finished
 
+        loaded.set_result(load())
         while True:
             request = self.waiting.get()
             try:
