@@ -37,6 +37,7 @@ SECTIONS = (
     speed.training_cpu,
     encoders.masked_training,
     speed.decoding,
+    serving.generation,
     serving.load,
     serving.soak,
     encoders.classification_cpu,

@@ -7,6 +7,35 @@ from typing import Any
 from sections import measured, read, table
 
 
+def generation() -> str:
+    """Text generation with GPT-2 small, on each measured machine."""
+    rows: list[list[str]] = []
+    machines = []
+    for name, part in (("generate_gpu.json", "gpu"), ("generate_cpu.json", "cpu")):
+        if not measured(name):
+            continue
+        results = read(name)
+        machine = results["machine"]
+        machines.append(f"{machine['machine']}, torch {machine['torch']}, {machine['date']}")
+        for title, found in results[part].items():
+            if not isinstance(found, dict):
+                continue
+            for system, one in found.items():
+                if isinstance(one, dict):
+                    speed, equal = f"{one['tokens_per_second']:,.0f}", f"{one['tokens_equal_to_ours']:.1%}"
+                    limit = f"{found['fraction_of_memory_limit']:.0%}" if system == "heedful" and part == "gpu" else ""
+                    rows.append([f"{part}, {title}", system, speed, limit, equal])
+    if not rows:
+        return ""
+    head = ["", "system", "tokens/s", "of the memory limit", "tokens equal to ours"]
+    return (
+        "## Text generation, GPT-2 small\n\nGreedy, prompts of 16 tokens, random weights; on a GPU 512 new tokens in bf16, on a CPU 64 in "
+        "fp32 or int8 with two threads. The memory limit is the time to read the weights and the keys and values once; with random "
+        f"weights, rounding changes the most probable token. {'; '.join(machines)}.\n"
+        f"\n`python benchmarks/generate.py --parts gpu --output FILE`\n\n{table(head, rows)}\n"
+    )
+
+
 def load() -> str:
     """One table per measured part."""
     known = {"serve_gpu.json": "Serving on a GPU", "serve_cpu.json": "Serving on two CPU cores"}
