@@ -29,9 +29,10 @@ def generation() -> str:
         return ""
     head = ["", "system", "tokens/s", "of the memory limit", "tokens equal to ours"]
     return (
-        "## Text generation, GPT-2 small\n\nGreedy, prompts of 16 tokens, random weights; on a GPU 512 new tokens in bf16, on a CPU 64 in "
-        "fp32 or int8 with two threads. The memory limit is the time to read the weights and the keys and values once; with random "
-        f"weights, rounding changes the most probable token. {'; '.join(machines)}.\n"
+        "## Text generation, GPT-2 small\n\nGreedy, prompts of 16 tokens, random weights; on a GPU 512 new tokens in bf16, "
+        "on a CPU 64 in fp32 or int8 with two threads. The memory limit is the time to read the weights and the keys and "
+        "values once; with random weights, rounding changes the most probable token. "
+        f"{'; '.join(machines)}.\n"
         f"\n`python benchmarks/generate.py --parts gpu --output FILE`\n\n{table(head, rows)}\n"
     )
 
