@@ -23,7 +23,7 @@ from typing import NamedTuple
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 RETRY = re.compile(rb"\r\nretry-after: *(\d+)\r\n", re.IGNORECASE)
 HOST = "127.0.0.1"
-TICK = 0.005  # seconds between two looks at what is due in an open loop
+TICK = 0.005  # seconds between two checks for due requests in an open loop
 LEAVES_AFTER = 0.1  # seconds after which a client leaves
 
 
