@@ -1,4 +1,5 @@
-"""Translation: text -> encode -> start -> search -> decode. Validation, the command line and the server all call this.
+"""Translation: text -> encode -> start -> search -> decode. Validation and the command line call this; the server decodes the
+same pieces by continuous batching (job.py).
 
     for translation in translate(system, lines, SearchConfig(beam=5)): print(translation.text)
 
