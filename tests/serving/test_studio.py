@@ -16,7 +16,9 @@ from heedful.serving.studio import FILES
 from heedful.training.metrics_log import read_metrics
 
 
-@pytest.mark.parametrize(("path", "name"), [("/", "index.html"), ("/studio", "index.html"), *((f"/studio/{n}", n) for n in FILES)])
+@pytest.mark.parametrize(
+    ("path", "name"), [("/", "index.html"), ("/studio", "index.html"), *((f"/studio/{n}", n) for n in FILES)]
+)
 def test_the_files_of_the_page_are_served_with_their_types(path: str, name: str, server: Running) -> None:
     response = server.http.get(path)
     assert response.status_code == 200 and response.headers["content-type"] == FILES[name]

@@ -91,7 +91,9 @@ def test_work_translates_and_decodes_again_after_an_alternative(browser: Any, ur
         opened.get_by_role("group", name="Target tokens").locator("button").nth(1).click()
         settle(opened)
         expected = inspection.alternatives(translator, TEXT, 1)
-        assert [row[1] for row in cells(opened, "#alternatives tbody tr")] == [f"{a.probability:.4f}" for a in expected.alternatives]
+        assert [row[1] for row in cells(opened, "#alternatives tbody tr")] == [
+            f"{a.probability:.4f}" for a in expected.alternatives
+        ]
         other = next(one.piece for one in expected.alternatives if not one.chosen)
         opened.locator("#alternatives button", has_text=other).first.click()
         settle(opened)
@@ -216,7 +218,8 @@ def test_hostile_text_is_harmless_and_every_view_fits_the_screen(browser: Any, u
         nameless = opened.evaluate(
             """() => [...document.querySelectorAll("button, input, select, textarea, canvas, [role=img]")]
               .filter((one) => !one.getAttribute("aria-label") && !one.getAttribute("aria-hidden"))
-              .filter((one) => !one.textContent.trim() && !one.closest("label") && !document.querySelector(`label[for="${one.id}"]`))
+              .filter((one) => !one.textContent.trim() && !one.closest("label"))
+              .filter((one) => !document.querySelector(`label[for="${one.id}"]`))
               .map((one) => one.outerHTML.slice(0, 80))"""
         )
         assert nameless == []

@@ -1,8 +1,8 @@
 """The studio: a page for all models of the server. Its files are built from studio/ and are part of the package.
 
-    GET /                       the page
-    GET /studio/studio.js       its script, style and icon
-    POST /api/attention         the attention of every head of a kind, for the grid
+GET /                       the page
+GET /studio/studio.js       its script, style and icon
+POST /api/attention         the attention of every head of a kind, for the grid
 """
 
 from __future__ import annotations
@@ -81,8 +81,6 @@ async def attention(call: Call, given: AttentionFields) -> Any:
 ENDPOINTS = [
     Endpoint("GET", "/", page, "The studio, a page for all models", answer=None, needs_key=False),
     Endpoint("GET", "/studio", page, "The studio, a page for all models", answer=None, needs_key=False),
-    Endpoint(
-        "GET", "/studio/{file}", file, "A file of the studio", answer=None, needs_key=False, choices=list(FILES)
-    ),
+    Endpoint("GET", "/studio/{file}", file, "A file of the studio", answer=None, needs_key=False, choices=list(FILES)),
     Endpoint("POST", "/api/attention", attention, "The attention of every head of a kind", fields=AttentionFields),
 ]
