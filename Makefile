@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test types tests test-benchmarks test-browser docs bench faults clean
+.PHONY: setup demo test types tests test-benchmarks test-browser studio docs bench faults clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,10 @@ test-browser: $(STAMP)
 	  $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]' && \
 	  $(BIN)/pytest -m browser; \
 	else echo "skipped: chromium is not installed, and only root can install it (apt-get install chromium)"; fi
+
+# The page of `heed studio`, from studio/ into src/heedful/studio; needs Node 20.
+studio:
+	cd studio && npm ci --ignore-scripts --no-audit --no-fund && npx svelte-check --tsconfig ./tsconfig.json && npx vite build
 
 # The documentation in docs/_build/html; a warning is an error.
 docs: $(STAMP)

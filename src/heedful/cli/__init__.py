@@ -28,6 +28,7 @@ from heedful.cli import (
     runs,
     search,
     serve,
+    studio,
     train,
     vectors,
 )
@@ -78,6 +79,7 @@ app.command()(train.sweep)
 app.command()(prune.prune)
 app.command()(export.export)
 app.command()(serve.serve)
+app.command()(studio.studio)
 app.command()(vectors.vectors)
 app.command()(vectors.neighbors)
 app.add_typer(data.app, name="data")

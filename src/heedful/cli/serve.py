@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from socket import socket
 from typing import Annotated
 
 import typer
@@ -92,8 +93,7 @@ def serve(
     )
     with listen(access) as listener:
         service = make_service(runs, Loading(checkpoint, device, precision), limits, access, pivot)
-        address, number = listener.getsockname()[:2]
-        url = f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
+        url = url_of(listener)
 
         def report() -> None:
             if json:
@@ -105,6 +105,11 @@ def serve(
             print_message(f"listening on {url}, Ctrl-C stops")
 
         serve_forever(service, listener, report)
+
+
+def url_of(listener: socket) -> str:
+    address, number = listener.getsockname()[:2]
+    return f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
 
 
 def show_new_key(json: bool) -> None:

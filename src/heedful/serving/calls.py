@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class Service:
     downloads: Downloads = field(default_factory=Downloads)
     draining: bool = False
     in_flight: int = 0  # requests that are being answered
+    watched: Sequence[Path] = ()  # folders whose training runs are shown
     checked: dict[str, float] = field(default_factory=dict)  # model id -> when its canary was last correct
 
 

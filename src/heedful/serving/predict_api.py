@@ -14,13 +14,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import Field
 
+from heedful.inspection.analyses.summary import attentions_of, list_analyses
 from heedful.inspection.result import replace_non_finite
 from heedful.search import SearchConfig
 from heedful.serving.body import Body
 from heedful.serving.calls import Call, Endpoint
 from heedful.serving.failures import ApiError
+from heedful.serving.generation import generates, reads_turns
 from heedful.serving.served import Served
 from heedful.tasks import find_command
+from heedful.tasks.translation.predictor import Translator
 
 Options = dict[str, Any]
 
@@ -86,7 +89,27 @@ def is_plain(kind: Any) -> bool:
 
 
 async def models(call: Call, given: None) -> Options:
-    return {"models": [served.describe() for served in call.service.models]}
+    return {"models": [served.describe() | abilities(served) for served in call.service.models]}
+
+
+def abilities(served: Served) -> Options:
+    """What a client can do with a model: an example of its input, and its heads and analyses."""
+    heads: dict[str, dict[int, int]] = {}
+    for one in attentions_of(served.predictor):
+        heads.setdefault(one.kind.name, {})[one.layer] = one.heads
+    listed = {arguments.split()[0] for arguments in list_analyses(served.predictor)} - {"report"}
+    return {
+        "example": served.canary,
+        "generates": generates(served.predictor),
+        "reads_turns": reads_turns(served.predictor),
+        "translates": isinstance(served.predictor, Translator),
+        "options": sorted(known_options(served.task)),
+        "attention": [
+            {"kind": kind, "layers": [{"layer": layer, "heads": count} for layer, count in layers.items()]}
+            for kind, layers in heads.items()
+        ],
+        "analyses": sorted(listed | ({"explain", "pruning_curve"} if heads else set())),
+    }
 
 
 ENDPOINTS = [

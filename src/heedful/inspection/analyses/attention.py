@@ -126,6 +126,20 @@ class AttentionResult(Result):
             result["alignment"] = aligned | {"links": sorted(map(list, links(self.alignment)))}
         return result | {"by": self.selection.by, "heads": [one._asdict() for one in self.heads()]}
 
+    def all_maps(self) -> dict[str, Any]:
+        """The values of every head of the selected kind and layer, rounded to 6 decimals: what a grid of heads shows."""
+        maps = [
+            {
+                "kind": one.kind.name,
+                "layer": one.layer,
+                "queries": self.trace.queries(one),
+                "keys": self.trace.keys(one),
+                "values": [[[round(value, 6) for value in row] for row in head] for head in self.values_of(one).tolist()],
+            }
+            for one in self.displayable_maps()
+        ]
+        return {"source": self.example.source, "target": self.example.target, "by": self.selection.by, "maps": maps}
+
     def text(self) -> str:
         shown = self.example
         parts = ["\n".join(shown.subject)]

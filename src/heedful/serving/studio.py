@@ -1,0 +1,86 @@
+"""The studio: a page for all models of the server. Its files are built from studio/ and are part of the package.
+
+GET /                       the page
+GET /studio/studio.js       its script, style and icon
+POST /api/attention         the attention of every head of a kind, for the grid
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from heedful import inspection
+from heedful.inspection.result import replace_non_finite
+from heedful.serving.body import Body
+from heedful.serving.calls import Call, Endpoint
+from heedful.serving.failures import ApiError
+from heedful.serving.inspect_api import start_analysis
+from heedful.serving.predict_api import Options, check_options, find_model
+from heedful.serving.worker import DeadlineExceeded
+
+FILES = {  # what is served, with its media type
+    "index.html": "text/html; charset=utf-8",
+    "studio.js": "text/javascript; charset=utf-8",
+    "studio.css": "text/css; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "tour.json": "application/json",
+}
+
+
+@cache
+def content_of(name: str) -> bytes:
+    return files("heedful").joinpath("studio", name).read_bytes()
+
+
+async def page(call: Call, given: None) -> Response:
+    return Response(content_of("index.html"), media_type=FILES["index.html"])
+
+
+async def file(call: Call, given: None) -> Response:
+    name: str = call.request.path_params["file"]
+    if name not in FILES:
+        raise ApiError(404, f"the studio has no file {name!r:.40}")
+    return Response(content_of(name), media_type=FILES[name])
+
+
+class AttentionFields(Body):
+    model: str | None = Field(default=None, description="Id of a model; may be omitted where there is only one.")
+    text: str = Field(description="The text to analyze.")
+    target: str | None = Field(default=None, description="Default: the output of the model.")
+    kind: str = Field(description="Kind of attention: encoder, decoder, cross …")
+    by: Literal["weights", "norms", "rollout"] = Field(default="weights", description="The values of the maps.")
+    search: Options = Field(default_factory=dict, description="Search options, where the target is decoded.")
+
+
+async def attention(call: Call, given: AttentionFields) -> Any:
+    """The values of every head of a kind of attention."""
+    served = find_model(call, given.model)
+    call.check_texts([given.text, given.target or ""], "text")
+    check_options(call, served, given.search)
+
+    def compute() -> Any:
+        predictor = served.inspected
+        config = predictor.search_config_from(given.search) if given.search else None
+        result = inspection.attention(predictor, given.text, given.target, config=config, kind=given.kind, by=given.by)
+        return replace_non_finite(result.all_maps())
+
+    try:
+        return await asyncio.wait_for(
+            asyncio.wrap_future(start_analysis(served, compute)), call.service.limits.analysis_deadline
+        )
+    except TimeoutError:
+        raise DeadlineExceeded from None
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/", page, "The studio, a page for all models", answer=None, needs_key=False),
+    Endpoint("GET", "/studio", page, "The studio, a page for all models", answer=None, needs_key=False),
+    Endpoint("GET", "/studio/{file}", file, "A file of the studio", answer=None, needs_key=False, choices=list(FILES)),
+    Endpoint("POST", "/api/attention", attention, "The attention of every head of a kind", fields=AttentionFields),
+]

@@ -1,0 +1,50 @@
+// The selection that all views share, kept in the address: #/attention?model=demo&text=…&kind=cross&layer=0&head=1&step=2
+
+export const VIEWS = [
+  ["work", "Work"],
+  ["attention", "Attention"],
+  ["decoding", "Decoding"],
+  ["inside", "Inside a head"],
+  ["heads", "Heads"],
+  ["positions", "Positions"],
+  ["cost", "Cost"],
+  ["training", "Training"],
+  ["tour", "Tour"],
+] as const;
+
+export const selection = $state({
+  view: "work",
+  model: "",
+  text: "",
+  kind: "",
+  layer: 0,
+  head: 0,
+  step: 0,
+  by: "weights",
+  runs: "",
+});
+
+const NUMBERS = ["layer", "head", "step"] as const;
+const TEXTS = ["model", "text", "kind", "by", "runs"] as const;
+
+export function readHash(): void {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const given = new URLSearchParams(query);
+  if (VIEWS.some(([name]) => name === path)) selection.view = path!;
+  for (const name of TEXTS) if (given.has(name)) selection[name] = given.get(name)!;
+  for (const name of NUMBERS) {
+    const value = Number(given.get(name));
+    if (given.has(name) && Number.isInteger(value) && value >= 0) selection[name] = value;
+  }
+}
+
+export function hashOf(view: string = selection.view): string {
+  const query = new URLSearchParams();
+  for (const name of TEXTS) if (selection[name]) query.set(name, selection[name]);
+  for (const name of NUMBERS) if (selection[name]) query.set(name, String(selection[name]));
+  return `#/${view}${query.size ? `?${query}` : ""}`;
+}
+
+export function select(changes: Partial<typeof selection>): void {
+  Object.assign(selection, changes);
+}

@@ -1,0 +1,94 @@
+"""The studio's files, the training runs and the grid of heads over HTTP."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from serving.running_server import Running
+
+import heedful
+from heedful import inspection
+from heedful.serving.runs_api import list_checkpoints, name_runs
+from heedful.serving.studio import FILES
+from heedful.training.metrics_log import read_metrics
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("/", "index.html"), ("/studio", "index.html"), *((f"/studio/{n}", n) for n in FILES)]
+)
+def test_the_files_of_the_page_are_served_with_their_types(path: str, name: str, server: Running) -> None:
+    response = server.http.get(path)
+    assert response.status_code == 200 and response.headers["content-type"] == FILES[name]
+    assert response.headers["content-security-policy"].startswith("default-src 'self'")
+    assert response.content == (Path(heedful.__file__).parent / "studio" / name).read_bytes()
+
+
+@pytest.mark.parametrize("path", ["/studio/none.js", "/studio/..%2f..%2ferrors.py", "/studio/%2e%2e/errors.py"])
+def test_no_other_file_is_served(path: str, server: Running) -> None:
+    assert server.http.get(path).status_code == 404
+
+
+def test_models_are_listed_with_their_heads_and_analyses(server: Running) -> None:
+    models = {one["id"]: one for one in server.http.get("/api/models").json()["models"]}
+    translation = models["translation"]
+    assert translation["translates"] and translation["generates"] and not translation["reads_turns"]
+    layers = [{"layer": 0, "heads": 2}, {"layer": 1, "heads": 2}]
+    assert translation["attention"] == [{"kind": kind, "layers": layers} for kind in ("encoder", "decoder", "cross")]
+    assert {"attention", "heads", "lens", "explain"} <= set(translation["analyses"])
+    assert not models["classification"]["generates"] and models["chat"]["reads_turns"]
+    assert models["skip_thought"]["attention"] == []
+
+
+@pytest.mark.parametrize(("kind", "by"), [("cross", "weights"), ("encoder", "rollout"), ("decoder", "norms")])
+def test_the_grid_has_the_values_of_every_head(kind: str, by: str, server: Running, tiny_runs: dict[str, Path]) -> None:
+    fields = {"model": "translation", "text": "w1 w2 w3", "kind": kind, "by": by}
+    found = server.http.post("/api/attention", json=fields).json()
+    predictor = heedful.load(tiny_runs["translation"])
+    for one in found["maps"]:
+        for head, values in enumerate(one["values"]):
+            chosen = {} if by == "rollout" else {"head": head}
+            result = inspection.attention(predictor, "w1 w2 w3", kind=kind, layer=one["layer"], by=by, **chosen)  # type: ignore[arg-type]
+            expected = result.to_dict()["map"]
+            assert (one["queries"], one["keys"]) == (expected["queries"], expected["keys"])
+            for row, other in zip(values, expected["values"], strict=True):
+                assert row == pytest.approx(other, abs=2e-5)
+
+
+def test_a_wrong_kind_of_attention_is_an_error(server: Running) -> None:
+    response = server.http.post("/api/attention", json={"model": "translation", "text": "w1", "kind": "none"})
+    assert response.status_code == 400 and "expected one of" in response.json()["error"]
+
+
+def test_runs_are_listed_with_their_metrics_and_checkpoints(server: Running, tiny_runs: dict[str, Path]) -> None:
+    response = server.http.get("/api/runs")
+    runs = {one["name"]: one for one in response.json()["runs"]}
+    assert runs.keys() >= tiny_runs.keys() and str(tiny_runs["translation"].parent) not in response.text
+    assert runs["translation"]["task"] == "translation"
+    metrics = server.http.get("/api/runs/translation/metrics").json()
+    assert metrics["records"] == read_metrics(tiny_runs["translation"] / "metrics.jsonl") and metrics["records"]
+    (checkpoint,) = server.http.get("/api/runs/translation/checkpoints").json()["checkpoints"]
+    assert checkpoint["verified"] and checkpoint["best"] and checkpoint["metrics"]["loss"] == runs["translation"]["value"]
+
+
+@pytest.mark.parametrize("name", ["none", "..", "%2e%2e%2f", "..%2ftranslation"])
+def test_a_request_names_no_path(name: str, server: Running) -> None:
+    assert server.http.get(f"/api/runs/{name}/metrics").status_code == 404
+
+
+def test_a_damaged_checkpoint_is_reported_without_its_path(tmp_path: Path, tiny_runs: dict[str, Path]) -> None:
+    run = tmp_path / "mine"
+    shutil.copytree(tiny_runs["translation"], run, symlinks=True)
+    weights = next((run / "checkpoints" / "step-2").glob("model.safetensors"))
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    (found,) = list_checkpoints("mine", run)
+    assert not found["verified"] and "model.safetensors" in found["problem"] and str(tmp_path) not in json.dumps(found)
+
+
+def test_runs_of_the_same_name_get_a_number(tmp_path: Path) -> None:
+    named = name_runs([tmp_path / "a" / "mine", tmp_path / "b" / "mine", tmp_path / "a" / "mine"])
+    assert named == {"mine": tmp_path / "a" / "mine", "mine-2": tmp_path / "b" / "mine"}
