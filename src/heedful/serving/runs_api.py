@@ -21,8 +21,8 @@ from heedful.inspection.result import replace_non_finite
 from heedful.runs.listing import find_runs, summarize_run
 from heedful.serving.calls import Call, Endpoint, Service
 from heedful.serving.failures import ApiError
+from heedful.storage.manifest import NAME
 from heedful.training.checkpoint import verify
-from heedful.training.manifest import NAME
 from heedful.training.metrics_log import read_metrics
 from heedful.training.retention import best_folder, steps
 from heedful.training.saved_state import load_saved
@@ -66,7 +66,8 @@ def describe_run(name: str, folder: Path) -> dict[str, Any]:
         found = summarize_run(folder).to_dict()
     except HeedfulError as error:
         return {"name": name, "damaged": hide(str(error.args[0]), folder, name)}
-    return replace_non_finite({**found, "folder": name, "name": name})
+    shown: dict[str, Any] = replace_non_finite({**found, "folder": name, "name": name})
+    return shown
 
 
 async def metrics(call: Call, given: None) -> Any:
@@ -94,16 +95,14 @@ def describe_checkpoint(name: str, folder: Path, checkpoint: Path, best: Path | 
             metrics = load_saved(checkpoint).metrics
         except CheckpointError as error:
             problem = str(error.args[0])
-    return replace_non_finite(
-        {
-            "name": checkpoint.name,
-            "step": int(checkpoint.name.removeprefix("step-")),
-            "verified": problem is None,
-            "problem": None if problem is None else hide(problem, folder, name),
-            "best": best is not None and best.resolve() == checkpoint.resolve(),
-            "metrics": metrics,
-        }
-    )
+    return {
+        "name": checkpoint.name,
+        "step": int(checkpoint.name.removeprefix("step-")),
+        "verified": problem is None,
+        "problem": None if problem is None else hide(problem, folder, name),
+        "best": best is not None and best.resolve() == checkpoint.resolve(),
+        "metrics": replace_non_finite(metrics),
+    }
 
 
 def stamp_of(checkpoint: Path) -> tuple[tuple[str, int, int], ...]:

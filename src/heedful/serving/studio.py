@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from pydantic import Field
@@ -23,6 +22,7 @@ from heedful.serving.failures import ApiError
 from heedful.serving.inspect_api import start_analysis
 from heedful.serving.predict_api import Options, check_options, find_model
 from heedful.serving.worker import DeadlineExceeded
+from heedful.storage.reading import read_package_text
 
 FILES = {  # what is served, with its media type
     "index.html": "text/html; charset=utf-8",
@@ -34,8 +34,8 @@ FILES = {  # what is served, with its media type
 
 
 @cache
-def content_of(name: str) -> bytes:
-    return files("heedful").joinpath("studio", name).read_bytes()
+def content_of(name: str) -> str:
+    return read_package_text("heedful.studio", name)
 
 
 async def page(call: Call, given: None) -> Response:
