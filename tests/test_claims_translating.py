@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from claims.learning import Right, percent, right, sources_of, targets_of, write
+from claims import lengths
+from claims.learning import MODELS, Right, percent, right, sources_of, targets_of, write
 from claims.negating import negated
 from claims.registry import CLAIMS
 from claims.translating import ORDERS, all_orders, sure
 
+from heedful import models
 from heedful.data.toys import LabeledText, Pair, dictionary, many_to_one, sample
 from heedful.evaluation.word_alignment import alignment_error_rate
+from heedful.models import config_of
 
 pytestmark = pytest.mark.benchmark
 
@@ -58,5 +63,66 @@ def test_a_share_is_told_to_a_tenth_of_a_percent() -> None:
 
 
 def test_every_claim_says_what_is_claimed_and_by_whom() -> None:
-    assert {"fixed-vector", "bahdanau", "luong", "posunk", "convs2s", "bytenet", "ensemble", "gnmt-rl"} <= CLAIMS.keys()
+    assert {"fixed-vector", "bahdanau-length", "attention-length", "relative-length"} <= CLAIMS.keys()
+    assert {"bahdanau", "luong", "posunk", "convs2s", "bytenet", "ensemble", "gnmt-rl"} <= CLAIMS.keys()
     assert all(claim.statement and claim.source for claim in CLAIMS.values())
+
+
+def test_a_model_is_trained_with_every_seed_and_tested_at_every_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lengths, "TRIED", 4)
+    rows = lengths.exact_by_seed(tmp_path, MODELS["sutskever"] | {"dim": 8}, (8, 10), steps=2, pairs=200, seeds=(1, 5))
+    assert len(rows) == len([*tmp_path.glob("[15]/run")]) == 2 and all(row.keys() == {"trained", "8", "10"} for row in rows)
+    assert all(0 <= share <= 1 for row in rows for share in row.values())
+    trained, eight, ten = (f"few: exact at {what}" for what in ("trained lengths", "length 8", "length 10"))
+    assert lengths.figures_of({"few": rows}).keys() == {trained, eight, ten}
+    sources = [line.split("\t")[0].split() for line in (tmp_path / "1" / "train.tsv").read_text().splitlines()]
+    assert {len(source) for source in sources} == set(range(1, lengths.LONGEST + 1)), "none is as long as those tested"
+
+
+def test_every_seed_has_to_collapse_past_the_trained_length() -> None:
+    falls = {"trained": 0.95, "6": 0.9, "8": 0.45, "10": 0.1}
+    assert lengths.collapses([falls] * 3)
+    for other in ({"trained": 0.94}, {"8": 0.46}, {"10": 0.11}):
+        assert not lengths.collapses([falls, falls | other, falls])
+
+
+def test_a_reversed_source_may_be_a_point_worse_and_has_to_be_learned() -> None:
+    forward = [{"trained": 1.0}, {"trained": 0.955}]
+    assert lengths.reversal_does_not_hurt(forward, [{"trained": 0.99}, {"trained": 0.95}])
+    assert not lengths.reversal_does_not_hurt(forward, [{"trained": 0.98}, {"trained": 0.95}])
+    assert not lengths.reversal_does_not_hurt(forward, [{"trained": 0.99}, {"trained": 0.949}])
+
+
+def test_attention_has_to_keep_80_percent_where_the_fixed_vector_has_a_quarter() -> None:
+    attention, fixed = {"trained": 0.95, "10": 0.8}, {"trained": 0.95, "10": 0.25}
+    assert lengths.keeps_length([attention] * 3, [fixed] * 3)
+    assert not lengths.keeps_length([attention, attention | {"10": 0.79}], [fixed] * 2)
+    assert not lengths.keeps_length([attention] * 2, [fixed, fixed | {"10": 0.26}])
+    assert not lengths.keeps_length([attention] * 2, [fixed, fixed | {"trained": 0.94}])
+    assert lengths.keeps_more([{"14": 0.8}], [{"14": 0.25}], "14") and not lengths.keeps_more(
+        [{"14": 0.8}], [{"14": 0.3}], "14"
+    )
+
+
+def test_a_drop_of_more_than_five_points_with_any_seed_counts() -> None:
+    keeps = {"6": 1.0, "12": 0.95}
+    assert lengths.has_no_drop([keeps] * 3)
+    assert not lengths.has_no_drop([keeps, keeps | {"12": 0.94}])
+    assert not lengths.has_no_drop([keeps, {"6": 0.94, "12": 0.94}])
+
+
+def test_the_fixed_vector_has_at_least_as_many_parameters_as_the_attention_it_is_compared_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: dict[str, int] = {}
+
+    def count(folder: Path, model: Mapping[str, Any], single: Sequence[int], **others: Any) -> list[lengths.Shares]:
+        config = config_of(models.MODELS[model["family"]])(**model)
+        counts[model["family"]] = sum(one.numel() for one in models.make_family(config, 24, 24).parameters())
+        return [{"trained": 1.0, "6": 1.0, "10": 0.5, "12": 1.0, "14": 0.5}]
+
+    monkeypatch.setattr(lengths, "exact_by_seed", count)
+    claims = {"bahdanau": lengths.bahdanau, "luong": lengths.local_attention, "transformer": lengths.relative_positions}
+    for family, compare in claims.items():
+        assert not compare(tmp_path).holds
+        assert counts[family] <= counts["sutskever"] <= 1.1 * counts[family]

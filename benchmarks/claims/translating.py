@@ -7,7 +7,6 @@ from functools import partial
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from statistics import mean
 
 from rich.console import Console
 
@@ -21,7 +20,6 @@ from heedful.inspection.measures.alignment_heads import Aligner, Models, align, 
 from heedful.tasks.translation.predictor import Translator
 
 PAIRS, TRIED = 30_000, 500
-SEEDS = (1, 2, 3)  # of claims about means
 ORDERS = 8  # of a source of `many_to_one`
 LONGER = (8, 10, 12)  # the longest training length, and two beyond it
 SCORES, SCOPES = ("dot", "general", "concat", "location"), ("global", "local-m", "local-p")
@@ -30,26 +28,6 @@ SCORES, SCOPES = ("dot", "general", "concat", "location"), ("global", "local-m",
 def train_and_test(draw: Draw[Pair], count: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
     """Training and test pairs, without a sentence in common."""
     return list(sample(draw, "train", count)), list(sample(draw, "test", TRIED))
-
-
-def fixed_vector(folder: Path) -> Evidence:
-    """Tested with at least three symbols, because there are few shorter sequences. All figures are means over seeds."""
-    train, _ = train_and_test(partial(copy, lengths=range(1, 7), symbols=20))
-    test = list(sample(partial(copy, lengths=range(3, 7), symbols=20), "test", TRIED))
-    longer = {length: list(sample(partial(copy, lengths=[length], symbols=20), "test", TRIED)) for length in (6, 8, 10)}
-    figures, exact = {}, {}
-    for name, is_reversed in (("reversed", True), ("forward", False)):
-        model = MODELS["sutskever"] | {"reverse": is_reversed}
-        runs = [learn(folder / f"{name}-{seed}", train, model, steps=2500, seed=seed) for seed in SEEDS]
-        by_seed = {n: [evaluate(run, pairs).exact for run in runs] for n, pairs in {0: test, **longer}.items()}
-        exact[name] = {n: mean(shares) for n, shares in by_seed.items()}
-        trained, *others = map(percent, exact[name].values())
-        figures[f"{name}: exact at trained lengths"] = trained
-        figures[f"{name}: at 6, 8, 10"] = ", ".join(others)
-        figures[f"{name}: seeds at 8"] = ", ".join(map(percent, by_seed[8]))
-    one = exact["reversed"]
-    collapses = one[8] <= one[6] / 2 and one[10] <= 0.1
-    return Evidence(figures, one[0] >= 0.95 and collapses and one[0] >= exact["forward"][0] - 0.01)
 
 
 def bahdanau(folder: Path) -> Evidence:
