@@ -24,7 +24,7 @@ from heedful.search import (
     SearchConfig,
     SourceBatch,
     States,
-    length_limits,
+    length_limit,
     search,
     step_function,
 )
@@ -67,8 +67,7 @@ def search_together(
     if mask is None and engines is not None:
         mask = torch.ones_like(source, dtype=torch.bool)  # later sources may need one
     source, mask = source.to(device), None if mask is None else mask.to(device)
-    lengths = torch.tensor([len(row) for row in sources])
-    limits = length_limits(config, lengths, torch.zeros_like(lengths)).to(device)
+    limits = torch.tensor([length_limit(config, len(row), 0) for row in sources], device=device)
 
     def start(slots: int) -> States:
         return model.start(source, mask, room=slots)

@@ -115,19 +115,14 @@ def change_server(system: str, search: Sequence[str]) -> None:
     """Replace the parts of the server, in this process, that are not those of `heed serve`."""
     from heedful.serving import libretranslate, served
 
-    def load_run(
-        folder: str | os.PathLike[str],
-        checkpoint: str | None = None,
-        device: str | None = None,
-        precision: str | None = None,
-    ) -> Predictor:
-        return load_system(system, Path(folder), device, precision or "fp32", search, checkpoint)
+    def open_model(folder: Path, loading: served.Loading) -> Predictor:
+        return load_system(system, folder, loading.device, loading.precision or "fp32", search, loading.checkpoint)
 
     async def echo(call: object, given: Any) -> dict[str, str]:
         return {"translatedText": given.q}
 
-    if search or system == "ctranslate2":
-        served.load = load_run  # type: ignore[attr-defined]
+    if system == "ctranslate2":
+        served.open_model = open_model
     if system == "one at a time":
         served.Worker = OneAtATime  # type: ignore[assignment, attr-defined]
     if system == "empty handler":
@@ -141,13 +136,19 @@ class Running(NamedTuple):
     process: subprocess.Popen[str]
     port: int
 
+    def pids(self) -> list[int]:
+        """The server, and the processes of its models."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [self.process.pid, *map(int, children.read_text().split() if children.exists() else ())]
+
     def cpu_seconds(self) -> float:
-        """CPU time of the process so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system time
+        """CPU time so far."""
+        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.pids()]
+        return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")  # user and system time
 
     def resident_bytes(self) -> int:
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids()]
+        return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def metric(self, name: str) -> float | None:
         """A value of /metrics; None if there is none of this name."""
@@ -191,8 +192,9 @@ def main() -> None:
     from heedful.cli import run
 
     system, search, *arguments = sys.argv[1:]
-    change_server(system, [change for change in search.split(",") if change])
-    raise SystemExit(run(["serve", *arguments]))
+    changes = [change for change in search.split(",") if change]
+    change_server(system, changes)
+    raise SystemExit(run(["serve", *arguments, *(part for change in changes for part in ("--search", change))]))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from heedful.search import (
     SearchResult,
     SourceBatch,
     Sources,
-    length_limits,
+    length_limit,
     search,
     search_batch,
     step_function,
@@ -269,7 +269,7 @@ def test_all_search_options_give_finite_scores(options: dict[str, Any], most: bo
     if most and options["method"] == "beam":
         options["n_best"] = options.get("beam", 4)
     config = SearchConfig(**options)
-    limits = length_limits(config, pairs.mask.sum(1), torch.zeros(3, dtype=torch.long))
+    limits = torch.tensor([length_limit(config, length, 0) for length in pairs.mask.sum(1).tolist()])
     with torch.inference_mode():
         state = model.start(pairs.source, pairs.mask, room=int(limits.max()) * config.rows)
         batch = SourceBatch(state, limits, [0, 1, 2**62], [[]] * 3)

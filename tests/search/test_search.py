@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import END, START, batch_of, greedy_search, log_probability, predict, random_tables, run_search
 from torch import Tensor
 
-from heedful.search import Hypothesis, SearchConfig, length_limits, search_batch
+from heedful.search import Hypothesis, SearchConfig, length_limit, search_batch
 
 METHODS: list[dict[str, Any]] = [
     {"method": "greedy"},
@@ -22,17 +21,16 @@ SEEDS = st.integers(0, 10**6)
 
 
 def run(tables: Tensor, config: SearchConfig, prefixes: list[list[int]] | None = None) -> list[list[Hypothesis]]:
-    lengths = torch.tensor([0 if prefixes is None else len(prefixes[source]) for source in range(len(tables))])
-    limits = length_limits(config, torch.ones(len(tables), dtype=torch.long), lengths)
-    return search_batch(predict, batch_of(tables, limits.tolist(), prefixes=prefixes), config, start=START, end=END)
+    lengths = [0 if prefixes is None else len(prefixes[source]) for source in range(len(tables))]
+    limits = [length_limit(config, 1, length) for length in lengths]
+    return search_batch(predict, batch_of(tables, limits, prefixes=prefixes), config, start=START, end=END)
 
 
-def test_length_limits_follow_the_source_within_bounds() -> None:
+def test_length_limit_follows_the_source_within_bounds() -> None:
     config = SearchConfig(min_length=3, max_length=20, max_extra=5)
-    lengths, no_prefix = torch.tensor([1, 4, 100]), torch.zeros(3, dtype=torch.long)
-    assert length_limits(config, lengths, no_prefix).tolist() == [6 + 1, 9 + 1, 20 + 1]  # the end token included
-    assert length_limits(config, lengths, torch.tensor([0, 30, 0])).tolist() == [6 + 1, 30 + 1, 20 + 1]
-    assert length_limits(SearchConfig(min_length=8, max_extra=0), lengths, no_prefix).tolist() == [8 + 1, 8 + 1, 100 + 1]
+    assert [length_limit(config, length, 0) for length in (1, 4, 100)] == [6 + 1, 9 + 1, 20 + 1]  # the end token included
+    assert length_limit(config, 4, 30) == 30 + 1
+    assert [length_limit(SearchConfig(min_length=8, max_extra=0), length, 0) for length in (1, 100)] == [8 + 1, 100 + 1]
 
 
 def test_a_config_selects_its_method() -> None:
@@ -109,7 +107,7 @@ def test_samples_of_a_source_are_independent_and_reproducible() -> None:
     assert [len(hypotheses) for hypotheses in results] == [30, 30]
     assert all(len({tuple(h.tokens) for h in hypotheses}) > 8 for hypotheses in results)
     assert run(tables, config) == results
-    alone = batch_of(tables[1:], length_limits(config, torch.ones(1).long(), torch.zeros(1).long()).tolist(), [1])
+    alone = batch_of(tables[1:], [length_limit(config, 1, 0)], [1])
     assert search_batch(predict, alone, config, start=START, end=END) == [results[1]]
 
 

@@ -180,6 +180,22 @@ def test_a_full_queue_refuses_with_the_time_that_it_takes() -> None:
     assert submit("e", client="3").results() == ["E"]
 
 
+def test_an_input_that_would_be_computed_after_its_deadline_is_refused() -> None:
+    predictor = Recorder(blocked=True)
+    worker, submit = start(predictor, max_queue=1000)
+    block(predictor, submit)
+    now = time.monotonic()
+    worker.finished.extend([now - 10 + at / 10 for at in range(100)])  # ten inputs per second
+    first = submit(*("a" * 70), client="1", deadline=now + 20)  # seven of at most eight seconds
+    with pytest.raises(QueueFull):
+        submit(*("b" * 20), client="1", deadline=now + 20)
+    other = submit(*("c" * 35), client="2", deadline=now + 20)  # clients take turns: seven seconds
+    with pytest.raises(QueueFull):
+        submit(*("d" * 35), client="3", deadline=now + 20)
+    predictor.permission.set()
+    assert first.results() == ["A"] * 70 and other.results() == ["C"] * 35
+
+
 def test_one_client_fills_at_most_half_of_the_queue() -> None:
     predictor = Recorder(blocked=True)
     _, submit = start(predictor, max_queue=4)

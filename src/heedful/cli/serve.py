@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, Precision, check_finite, print_json, print_message, print_text
+from heedful.cli.output import Checkpoint, Device, Json, Precision, Search, check_finite, print_json, print_message, print_text
 from heedful.config.bounds import MAX_COUNT
 from heedful.errors import ConfigError
 from heedful.serving.limits import Limits
@@ -27,6 +27,14 @@ def serve(
     checkpoint: Checkpoint = None,
     device: Device = None,
     precision: Precision = "fp32",
+    search: Search = None,
+    model_process: Annotated[
+        bool | None,
+        typer.Option(
+            "--model-process/--model-thread",
+            help="Run each model in a process or in a thread of the server. Default: a process for models on a GPU.",
+        ),
+    ] = None,
     pivot: Annotated[str | None, typer.Option(help="Translate through this language where no model translates a pair.")] = None,
     api_keys: Annotated[Path | None, typer.Option(help="File of keys, as SHA-256. Default: no key is needed.")] = None,
     new_key: Annotated[bool, typer.Option("--new-key", help="Print a new key and its line for --api-keys, and exit.")] = False,
@@ -92,7 +100,8 @@ def serve(
         grace=grace,
     )
     with listen(access) as listener:
-        service = make_service(runs, Loading(checkpoint, device, precision), limits, access, pivot)
+        loading = Loading(checkpoint, device, precision, search or (), model_process)
+        service = make_service(runs, loading, limits, access, pivot)
         url = url_of(listener)
 
         def report() -> None:

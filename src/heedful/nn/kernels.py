@@ -26,9 +26,9 @@ except ImportError:  # CPU builds of torch do not include it
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 MAX_QUERIES = 16
-MANY_PROGRAMS = 128  # about one for each multiprocessor
 MAX_ONE_QUERY = 2**13  # keys, whose mask is read at once
-ONE_QUERY = {True: (256, 16, 1), False: (64, 4, 2)}  # keys at a time, warps and stages, for few programs and for many
+ONE_QUERY = ((128, 64, 8), (512, 32, 4), (math.inf, 16, 2))  # (maximum programs, keys at a time, warps); see docs/log.md
+STAGES = 3  # blocks of keys that are loaded ahead
 CACHED = 2**19  # elements that stay in the CPU's cache
 LOWEST = torch.finfo(torch.float32).min
 Jit: Any = triton.jit if triton is not None else (lambda function: function)
@@ -88,10 +88,11 @@ def _one_query(
     query, key, value, mask, out,
     query_row, query_head, key_row, key_head, key_time, value_row, value_head, value_time, mask_row, mask_key,
     out_row, out_head, keys, scale,
-    SIZE: tl.constexpr, ALL: tl.constexpr, BLOCK: tl.constexpr,
+    SIZE: tl.constexpr, ALL: tl.constexpr, BLOCK: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """`_short_attention` for one query: products with a vector need no tensor cores. Blocks after the last allowed key are not
-    read; the others are, whatever the mask, so that no read waits for another."""
+    read; the others are, whatever the mask, so that no read waits for another. Every place of a block has a softmax of its own,
+    over the keys that it has seen; they are joined at the end, so that threads wait for each other only once."""
     head, row = tl.program_id(0), tl.program_id(1)  # all heads of a row at about the same time: their keys are neighbors
     d_at, within, all_at = tl.arange(0, SIZE), tl.arange(0, BLOCK), tl.arange(0, ALL)
     mask += row * mask_row
@@ -99,38 +100,40 @@ def _one_query(
     q = tl.load(query + row * query_row + head * query_head + d_at).to(tl.float32) * scale
     key += row * key_row + head * key_head
     value += row * value_row + head * value_head
-    largest = float("-inf")
-    total = 0.0
-    context = tl.zeros((SIZE,), tl.float32)
-    for begin in range(0, last, BLOCK):
+    largest = tl.full((BLOCK,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    context = tl.zeros((BLOCK, SIZE), tl.float32)
+    for begin in tl.range(0, last, BLOCK, num_stages=AHEAD):
         at = begin + within
         real = at < last
         allowed = tl.load(mask + at * mask_key, mask=real, other=0) != 0
         k = tl.load(key + at[:, None] * key_time + d_at[None, :], mask=real[:, None], other=0.0).to(tl.float32)
         v = tl.load(value + at[:, None] * value_time + d_at[None, :], mask=real[:, None], other=0.0).to(tl.float32)
         scores = tl.where(allowed, tl.sum(k * q[None, :], 1), float("-inf"))
-        new_largest = tl.maximum(largest, tl.max(scores, 0))
+        new_largest = tl.maximum(largest, scores)
         safe = tl.where(new_largest == float("-inf"), 0.0, new_largest)
         weight = tl.exp(scores - safe)
         rescale = tl.exp(largest - safe)
-        total = total * rescale + tl.sum(weight, 0)
-        context = context * rescale + tl.sum(weight[:, None] * v, 0)
+        total = total * rescale + weight
+        context = context * rescale[:, None] + weight[:, None] * v
         largest = new_largest
-    context = context / tl.where(total == 0.0, 1.0, total)
-    tl.store(out + row * out_row + head * out_head + d_at, context.to(out.dtype.element_ty))
+    best = tl.max(largest, 0)
+    share = tl.exp(largest - tl.where(best == float("-inf"), 0.0, best))
+    whole = tl.sum(total * share, 0)
+    joined = tl.sum(context * share[:, None], 0) / tl.where(whole == 0.0, 1.0, whole)
+    tl.store(out + row * out_row + head * out_head + d_at, joined.to(out.dtype.element_ty))
 
 
 def one_query_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """query (rows, heads, 1, size), key and value (rows, heads, keys, size), mask (rows, 1, 1, keys) -> as query."""
     rows, heads, _, size = query.shape
     out = query.new_empty(rows, 1, heads, size).transpose(1, 2)
-    few = rows * heads <= MANY_PROGRAMS  # then each program must hide the latency of its own reads
-    block, warps, stages = ONE_QUERY[few]
+    _, block, warps = next(size for size in ONE_QUERY if rows * heads <= size[0])
     _one_query[(heads, rows)](
         query, key, value, mask.view(torch.uint8), out,
         query.stride(0), query.stride(1), *key.stride()[:3], *value.stride()[:3], mask.stride(0), mask.stride(3),
         out.stride(0), out.stride(1), key.shape[2], 1 / math.sqrt(size),
-        SIZE=size, ALL=triton.next_power_of_2(key.shape[2]), BLOCK=block, num_warps=warps, num_stages=stages,
+        SIZE=size, ALL=triton.next_power_of_2(key.shape[2]), BLOCK=block, AHEAD=STAGES, num_warps=warps,
     )  # fmt: skip
     return out
 

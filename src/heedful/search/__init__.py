@@ -7,9 +7,6 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from heedful.nn.decoder_state import States
 from heedful.search.engine import (
     Engines,
@@ -24,10 +21,10 @@ from heedful.search.hypothesis import Hypothesis, Sampling, SearchConfig
 from heedful.search.step_function import StepFunction, ensemble, step_function
 
 
-def length_limits(config: SearchConfig, source_lengths: Tensor, prefix_lengths: Tensor) -> Tensor:
-    """(sources,): maximum tokens of a hypothesis, the end token included."""
-    longest = (source_lengths + config.max_extra).clamp(min=config.min_length, max=config.max_length)
-    return torch.maximum(longest, prefix_lengths) + 1
+def length_limit(config: SearchConfig, source_length: int, prefix_length: int) -> int:
+    """Maximum tokens of a hypothesis, the end token included."""
+    longest = min(max(source_length + config.max_extra, config.min_length), config.max_length)
+    return max(longest, prefix_length) + 1
 
 
 def search_batch(
@@ -58,7 +55,7 @@ __all__ = [
     "States",
     "StepFunction",
     "ensemble",
-    "length_limits",
+    "length_limit",
     "search",
     "search_batch",
     "step_function",

@@ -121,8 +121,10 @@ def check_texts(value: Any) -> None:
     if isinstance(value, str):
         if "\0" in value:
             raise ApiError(400, "the request contains the character NUL")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise ApiError(400, "the request contains half of a surrogate pair, which is not a character")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ApiError(400, "the request contains half of a surrogate pair, which is not a character") from None
     elif isinstance(value, dict):
         for name, part in value.items():
             check_texts(name)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 
 from heedful.serving.body import Body
+from heedful.serving.demo_training import DemoTraining
 from heedful.serving.detect import Detector
 from heedful.serving.downloads import Downloads
 from heedful.serving.failures import ApiError
@@ -22,6 +25,30 @@ from heedful.serving.served import Models, Served
 from heedful.serving.worker import Cancelled, DeadlineExceeded, Event, Failed, Finished
 from heedful.serving.worker import Request as Work
 from heedful.tasks.predictor import Prediction
+
+WATCHED_AFTER = 0.1  # seconds after which it is checked whether the client is still there: most requests are answered by then
+
+
+class Mailbox:
+    """Calls of functions in the event loop, from other threads. The loop wakes up once for all that wait."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Callable[[Any], object], Any]] = deque()
+        self.is_scheduled = False
+
+    def post(self, loop: asyncio.AbstractEventLoop, function: Callable[[Any], object], argument: Any) -> None:
+        """Call function(argument) soon."""
+        self.waiting.append((function, argument))
+        if not self.is_scheduled:
+            self.is_scheduled = True
+            with suppress(RuntimeError):  # the loop is closed: no one waits any more
+                loop.call_soon_threadsafe(self.deliver)
+
+    def deliver(self) -> None:
+        self.is_scheduled = False  # first: what is posted from here on needs another wake-up
+        while self.waiting:
+            function, argument = self.waiting.popleft()
+            function(argument)
 
 
 @dataclass
@@ -36,10 +63,17 @@ class Service:
     hosts: Sequence[str] = ()  # further names of this server
     origins: Sequence[str] = ()  # of pages that may use it
     downloads: Downloads = field(default_factory=Downloads)
+    mailbox: Mailbox = field(default_factory=Mailbox)
     draining: bool = False
     in_flight: int = 0  # requests that are being answered
     watched: Sequence[Path] = ()  # folders whose training runs are shown
+    demo: DemoTraining | None = None  # of a studio without a run
     checked: dict[str, float] = field(default_factory=dict)  # model id -> when its canary was last correct
+
+    def add(self, served: Served) -> None:
+        """Serve one more model."""
+        self.models = Models([*self.models, served], self.models.pivot)
+        self.detector = Detector(self.models.sources)
 
 
 @dataclass(frozen=True)
@@ -70,28 +104,31 @@ class Call:
         if len(texts) > most:
             raise ApiError(413, f"the request has {len(texts):,} lines or passages of text; expected at most {most:,}")
         loop, reported = asyncio.get_running_loop(), asyncio.Queue[Event]()
-
-        def report(event: Event) -> None:
-            with suppress(RuntimeError):  # the loop is closed: no one waits any more
-                loop.call_soon_threadsafe(reported.put_nowait, event)
-
         deadline = self.arrived + self.service.limits.deadline
+        report = partial(self.service.mailbox.post, loop, reported.put_nowait)
         work = Work(texts, options, report, self.client, deadline, stream)
         served.worker.submit(work)
-        watch = asyncio.create_task(self.report_leaving(reported))
+        expiry = loop.call_later(max(0.0, deadline - monotonic()), reported.put_nowait, Failed(DeadlineExceeded()))
+        watch: asyncio.Task[None] | None = None
+
+        def start_watch() -> None:
+            nonlocal watch
+            watch = loop.create_task(self.report_leaving(reported))
+
+        watched = loop.call_later(WATCHED_AFTER, start_watch)
         left = len(texts)
         try:
             while left:
-                try:
-                    event = await asyncio.wait_for(reported.get(), max(0.0, deadline - monotonic()))
-                except TimeoutError:
-                    raise DeadlineExceeded from None
+                event = await reported.get()
                 if isinstance(event, Failed):
                     raise event.error
                 left -= isinstance(event, Finished)
                 yield event
         finally:
-            watch.cancel()
+            expiry.cancel()
+            watched.cancel()
+            if watch is not None:
+                watch.cancel()
             served.worker.cancel(work.id)
 
     async def report_leaving(self, reported: asyncio.Queue[Event]) -> None:

@@ -7,20 +7,21 @@ does not name them, or to override them, they are given with the folder: runs/mi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from queue import SimpleQueue
 from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from heedful.errors import ConfigError, HeedfulError
+from heedful.runs.build import choose_device
 from heedful.runs.load import load
 from heedful.serving.languages import match_language
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
-from heedful.serving.worker import Event, Failed, Finished, Request, Worker
+from heedful.serving.model_process import ModelProcess
+from heedful.serving.worker import Failed, Finished, Request, Worker
 from heedful.tasks import find_command, find_task
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.translation.predictor import Translator
@@ -38,7 +39,19 @@ class Loading:
 
     checkpoint: str | None = None
     device: str | None = None
-    precision: str = "fp32"
+    precision: str | None = "fp32"  # None: the weights as trained
+    search: Sequence[str] = ()  # options that differ from those of the run, as "beam=4"
+    in_process: bool | None = None  # whether models have processes of their own; None: on a GPU
+
+
+def open_model(folder: Path, loading: Loading) -> Predictor:
+    """Load a run folder, with the search options of the server."""
+    predictor = load(folder, loading.checkpoint, loading.device, loading.precision)
+    predictor.reads_paths = False  # a client must not choose files of the server
+    if loading.search:
+        run: Any = predictor.run
+        predictor.run = run.model_copy(update={"search": predictor.search_config(loading.search)})
+    return predictor
 
 
 class Served:
@@ -46,8 +59,14 @@ class Served:
 
     def __init__(self, folder: Path, pair: Pair | None, loading: Loading, limits: Limits, metrics: Metrics) -> None:
         self.id, self.folder, self.loading = folder.resolve().name, folder, loading
-        self.worker = Worker(lambda: load(folder, loading.checkpoint, loading.device, loading.precision), limits, metrics)
-        self.predictor = self.worker.predictor
+        start = partial(open_model, folder, loading)
+        self.worker: Worker | ModelProcess
+        if loading.in_process or (loading.in_process is None and choose_device(loading.device).type == "cuda"):
+            self.worker = ModelProcess(start, limits, metrics)
+            self.predictor = self.inspected
+        else:
+            self.worker = Worker(start, limits, metrics)
+            self.predictor = self.worker.predictor
         self.pair = pair or languages_of(self.predictor)
         if pair is not None and not isinstance(self.predictor, Translator):
             raise ConfigError(f"{folder}: given languages, but it is a run of task {self.task!r}, which translates nothing")
@@ -55,8 +74,13 @@ class Served:
         self.created = int(self.predictor.checkpoint.stat().st_mtime)
         self.recorded = self.record_canary()
         self.analyst, self.analyses = Lock(), BoundedSemaphore(MAX_ANALYSES)  # one runs, the others wait
-        about = {"task": self.task, "weights": self.weights[:16], "precision": loading.precision}
+        about = {"task": self.task, "weights": self.weights[:16], "precision": str(loading.precision)}
         metrics.models.labels(self.id).info(about)
+
+    async def attach(self) -> None:
+        """Called once, in the event loop of the server."""
+        if isinstance(self.worker, ModelProcess):
+            await self.worker.attach()
 
     @property
     def task(self) -> str:
@@ -74,9 +98,7 @@ class Served:
 
     def record_canary(self) -> str | None:
         """The output for the canary; None if its inputs are not texts. The first prediction also prepares the model."""
-        events: SimpleQueue[Event] = SimpleQueue()
-        self.worker.submit(Request([self.canary], self.canary_options, events.put))
-        event = events.get()
+        event = self.worker.predict_alone(Request([self.canary], self.canary_options))
         if isinstance(event, Finished):
             return event.prediction.text
         if isinstance(event, Failed) and not isinstance(event.error, HeedfulError):
@@ -87,7 +109,7 @@ class Served:
     def inspected(self) -> Predictor:
         """The predictor of analyses: the weights as trained, because those of the model thread are packed or of low precision;
         on a CPU, because another thread would disturb the capture of CUDA graphs."""
-        return load(self.folder, self.loading.checkpoint, "cpu")
+        return open_model(self.folder, replace(self.loading, device="cpu", precision=None))
 
     def describe(self) -> dict[str, Any]:
         command = find_command(self.task)
@@ -117,10 +139,15 @@ class Models:
     def __iter__(self) -> Iterator[Served]:
         return iter(self.by_id.values())
 
-    @property
+    @cached_property
     def sources(self) -> list[str]:
         """The languages that can be translated."""
         return sorted({source for source, _ in self.by_pair})
+
+    @cached_property
+    def all_targets(self) -> list[str]:
+        """The languages that some language can be translated to."""
+        return sorted({target for _, target in self.by_pair})
 
     def targets(self, source: str) -> list[str]:
         """The languages that a language can be translated to."""
@@ -140,7 +167,7 @@ class Models:
         return match_language(code, self.sources)
 
     def target(self, code: str) -> str | None:
-        return match_language(code, sorted({target for _, target in self.by_pair}))
+        return match_language(code, self.all_targets)
 
 
 def load_models(runs: Sequence[str], loading: Loading, limits: Limits, metrics: Metrics, pivot: str | None) -> Models:

@@ -7,6 +7,7 @@ answered, or after `grace` seconds, it ends. A second signal ends it at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -117,6 +118,14 @@ def serve(service: Service, listener: socket.socket, ready: Callable[[], None]) 
     )
     sys.setswitchinterval(SWITCH)
     server = Server(config, service)
+    gc.freeze()  # modules and models stay: a collection need not visit their half a million objects
     listener.listen(config.backlog)
     ready()
-    asyncio.run(server.serve(sockets=[listener]))
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:  # uvloop where it is installed
+        runner.run(run(server, listener))
+
+
+async def run(server: Server, listener: socket.socket) -> None:
+    for served in server.service.models:
+        await served.attach()
+    await server.serve(sockets=[listener])

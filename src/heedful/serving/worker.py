@@ -17,8 +17,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
+from queue import SimpleQueue
 from threading import Condition, Thread
 from time import monotonic
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ from heedful.tasks.predictor import Prediction, Predictor
 MAX_RETRY = 60  # seconds that a client is asked to wait at most
 RUNNING = {False: 64, True: 256}  # texts that are decoded at the same time, on a CPU and on a GPU
 RECENT = 256  # finished inputs by which the rate is measured
+MEASURED = 32  # finished inputs from which on the rate says how long a new one waits
+WAITING = 0.4  # share of the time until its deadline that an input may have to wait, as far as that is known
 
 
 class Delta(NamedTuple):
@@ -58,23 +61,34 @@ Event = Delta | Finished | Failed
 ids = count(1)
 
 
-class QueueFull(Exception):
+class WorkerError(Exception):
+    """Base class of the reasons why a request is not computed."""
+
+
+class QueueFull(WorkerError):
     """The queue, or the client's share of it, is full."""
 
     def __init__(self, retry_after: int) -> None:
-        super().__init__(f"the queue is full; try again in {retry_after} s")
+        super().__init__(retry_after)
         self.retry_after = retry_after
 
+    def __str__(self) -> str:
+        return f"the queue is full; try again in {self.retry_after} s"
 
-class Draining(Exception):
+
+class Draining(WorkerError):
     """The worker accepts no more requests."""
 
 
-class DeadlineExceeded(Exception):
+class DeadlineExceeded(WorkerError):
     """The deadline of a request passed."""
 
 
-class Cancelled(Exception):
+class ModelEnded(WorkerError):
+    """The process of the model ended by itself, for example because the machine was out of memory."""
+
+
+class Cancelled(WorkerError):
     """The client of a request left."""
 
 
@@ -82,7 +96,7 @@ class Cancelled(Exception):
 class Request:
     inputs: Sequence[str]  # sources, prompts, texts to classify; a dialogue is turns joined by tabs
     options: Mapping[str, Any]  # of `Predictor.predictions`
-    listener: Callable[[Event], None]  # called from the worker's thread; must not block
+    listener: Callable[[Event], None] = lambda event: None  # called from the worker's thread; must not block
     client: str = ""  # clients take turns
     deadline: float = math.inf  # of time.monotonic()
     stream: bool = False  # whether it wants Delta events
@@ -136,12 +150,18 @@ class Worker:
                 raise Draining("the server is stopping")
             own = self.waiting.get(request.client, deque())
             most, new = self.limits.max_queue, len(request.inputs)
-            if self.depth + new > most or len(own) + new > max(1, most // 2):
+            if self.depth + new > most or len(own) + new > max(1, most // 2) or self.is_too_late(request, len(own) + new):
                 raise QueueFull(self.retry_after())
             self.requests[request.id], self.left[request.id] = request, new
             self.waiting.setdefault(request.client, own).extend(Input(request, index, now) for index in range(new))
             self.metrics.queue_depth.inc(new)
             self.changed.notify_all()
+
+    def predict_alone(self, request: Request) -> Event:
+        """Submit a request of one input and wait for its last event."""
+        events: SimpleQueue[Event] = SimpleQueue()
+        self.submit(replace(request, listener=events.put))
+        return events.get()
 
     def cancel(self, request_id: int) -> None:
         """Forget a request whose client left; does nothing for one that is finished."""
@@ -162,12 +182,23 @@ class Worker:
         """Inputs that wait."""
         return sum(map(len, self.waiting.values()))
 
+    @property
+    def rate(self) -> float:
+        """Inputs per second, of those finished last without a pause."""
+        return len(self.finished) / max(monotonic() - self.finished[0], 1e-6)
+
     def retry_after(self) -> int:
         """Seconds until half of the inputs that wait are computed, at the measured rate."""
-        if len(self.finished) < 2:
-            return 1
-        rate = len(self.finished) / max(monotonic() - self.finished[0], 1e-6)  # inputs per second
-        return min(MAX_RETRY, max(1, math.ceil(self.depth / 2 / rate)))
+        return 1 if len(self.finished) < 2 else min(MAX_RETRY, max(1, math.ceil(self.depth / 2 / self.rate)))
+
+    def is_too_late(self, request: Request, own: int) -> bool:
+        """Whether the last input of a request, one of `own` that its client then has in the queue, would probably be computed
+        too late. Before it are those that run, and at most as many of each other client, since clients take turns."""
+        if len(self.finished) < MEASURED:
+            return False
+        before = own + sum(min(len(queue), own) for client, queue in self.waiting.items() if client != request.client)
+        before += max(0, sum(self.left.values()) - self.depth)  # of other requests, whose inputs run
+        return before / self.rate > WAITING * (request.deadline - monotonic())
 
     def forget(self, request_id: int) -> None:
         """Remove the inputs of a request that wait."""
@@ -233,6 +264,8 @@ class Worker:
         """Inputs that may join, without waiting if others are being decoded; None when the worker is drained."""
         with self.changed:
             if not is_busy:
+                if not self.waiting:
+                    self.finished.clear()
                 self.changed.wait_for(lambda: self.waiting or (self.draining and not self.requests))
                 if not self.waiting:
                     return None
@@ -285,6 +318,8 @@ class Worker:
     def next_batch(self) -> list[Input]:
         """Wait for inputs and take those to compute together; none when the worker is drained."""
         with self.changed:
+            if not self.waiting:
+                self.finished.clear()
             self.changed.wait_for(lambda: self.waiting or (self.draining and not self.requests))
             if not self.waiting:
                 return []

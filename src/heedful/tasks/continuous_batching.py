@@ -28,7 +28,9 @@ MIN_SIZE = 32  # sizes of engines are powers of two from here on
 MIN_PAIR_SIZE = 128  # of targets; on a GPU, where a step costs about the same for few rows as for many, of sources, too
 MAX_CAPACITY = 256  # pieces of one engine
 SPARSE = 8  # cache slots of an engine / tokens that are decoded at a time
-ADMIT_SHARE, ADMIT_EVERY = 16, 4  # pieces join when they are a 16th of those that are decoded, or at the fourth step
+# Pieces join when they are this part of those that are decoded (1 / the first number), or after so many calls of `step`. With
+# captured steps, a joining piece costs little, but the encoding of those that join together costs as much as several steps.
+ADMIT = {False: (16, 4), True: (4, 4)}  # by whether the engine captures its steps
 MAX_IDLE = 6  # captured engines that are kept although no piece uses them
 
 
@@ -87,7 +89,8 @@ class Lane:
         """Whether waiting pieces join now: a few together are encoded faster than one by one."""
         self.waited += 1
         active = 0 if self.engine is None else sum(source_id is not None for source_id in self.engine.source_ids)
-        if not self.waiting or (len(self.waiting) * ADMIT_SHARE < active and self.waited < ADMIT_EVERY):
+        share, every = ADMIT[self.engine is not None and self.engine.captures]
+        if not self.waiting or (len(self.waiting) * share < active and self.waited < every):
             return False
         self.waited = 0
         return True
@@ -136,7 +139,7 @@ class ContinuousBatch:
 
     def queue(self, job: Job, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
-            limit = int(self.decoder.limits([piece], job.config)[0])
+            limit = self.decoder.limit(piece, job.config)
             shape = self.shape_of(piece, limit, job.config)
             sampling = piece.sampling or job.config.sampling(piece.source_id)
             lane = self.lanes.setdefault(shape, Lane(shape))
@@ -242,8 +245,7 @@ class ContinuousBatch:
             pieces = self.take_turns(lane, count)
             if not pieces:
                 return None
-            limits = decoder.limits(pieces, shape.config)
-            return decoder.source_batch(pieces, limits, slots, shape.config, length=shape.source_length, masked=True)
+            return decoder.source_batch(pieces, slots, shape.config, length=shape.source_length, masked=True)
 
         sources = Sources(start_batch, capacity, shape.max_limit, shape.max_prefix, exceed_capacity=True, graph=graph)
         engine = decoder.system.engines.pop((shape, capacity), None) or Engine(

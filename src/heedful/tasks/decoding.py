@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ from heedful.search import (
     Sources,
     StepFunction,
     ensemble,
-    length_limits,
+    length_limit,
     search,
     step_function,
 )
@@ -71,21 +72,17 @@ class Decoder:
         members = [step_function(model) for model in self.system.models]
         return members[0] if len(members) == 1 else ensemble(members)
 
-    def limits(self, pieces: Sequence[Piece], config: SearchConfig) -> Tensor:
-        """(pieces,): maximum tokens of each output, the end token included."""
-        lengths, prefixes = (torch.tensor([len(getattr(piece, part)) for piece in pieces]) for part in ("ids", "prefix"))
-        own = [
-            limit if piece.limit is None else piece.limit + 1
-            for piece, limit in zip(pieces, length_limits(config, lengths, prefixes).tolist(), strict=True)
-        ]
-        limits = torch.tensor(own)
-        if (longest := self.max_target) is not None:
-            limits = limits.clamp(max=longest)
-            if prefixes.max() >= longest:
-                raise ConfigError(f"a prefix has {int(prefixes.max())} tokens; this model generates at most {longest - 1}")
-        return limits
+    def limit(self, piece: Piece, config: SearchConfig) -> int:
+        """Maximum tokens of the output, the end token included."""
+        prefix, longest = len(piece.prefix), self.max_target
+        limit = length_limit(config, len(piece.ids), prefix) if piece.limit is None else piece.limit + 1
+        if longest is None:
+            return limit
+        if prefix >= longest:
+            raise ConfigError(f"a prefix has {prefix} tokens; this model generates at most {longest - 1}")
+        return min(limit, longest)
 
-    @property
+    @cached_property
     def max_target(self) -> int | None:
         """Maximum tokens of an output; None: not limited by the model, or limited by the task."""
         limits = [model.max_length for model in self.system.models if model.max_length is not None]
@@ -127,12 +124,12 @@ class Decoder:
         return add_room(state, slots)
 
     def source_batch(
-        self, pieces: Sequence[Piece], limits: Tensor, slots: int, config: SearchConfig, *, length: int, masked: bool
+        self, pieces: Sequence[Piece], slots: int, config: SearchConfig, *, length: int, masked: bool
     ) -> SourceBatch:
         """Encode pieces and prepare their search."""
         return SourceBatch(
             self.encode(pieces, slots, length=length, masked=masked),
-            limits.to(self.system.device),
+            torch.tensor([self.limit(piece, config) for piece in pieces], device=self.system.device),
             [piece.source_id for piece in pieces],
             [piece.prefix for piece in pieces],
             [self.start if piece.start is None else piece.start for piece in pieces],
@@ -188,8 +185,7 @@ def search_pieces(decoder: Decoder, pieces: Sequence[Piece], config: SearchConfi
 
 def piece_sources(decoder: Decoder, pieces: Sequence[Piece], config: SearchConfig) -> Sources:
     """The pieces, given longest first, as sources of a search."""
-    limits = decoder.limits(pieces, config)
-    source_length, max_limit = decoder.source_length(pieces[0]), int(limits.max())
+    source_length, max_limit = decoder.source_length(pieces[0]), max(decoder.limit(piece, config) for piece in pieces)
     max_prefix = max(len(piece.prefix) for piece in pieces)
     capacity = batch_capacity(decoder.system, source_length, config)
     captures = decoder.captures
@@ -201,12 +197,12 @@ def piece_sources(decoder: Decoder, pieces: Sequence[Piece], config: SearchConfi
 
     def start_batch(count: int, slots: int) -> SourceBatch | None:
         nonlocal started
-        chosen, chosen_limits = pieces[started : started + count], limits[started : started + count]
+        chosen = pieces[started : started + count]
         started += count
         if not chosen:
             return None
         masked = exceed_capacity or captures  # sources that are inserted later may need a mask
-        return decoder.source_batch(chosen, chosen_limits, slots, config, length=0, masked=masked)
+        return decoder.source_batch(chosen, slots, config, length=0, masked=masked)
 
     graph = GraphInputs(source_length, decoder.placeholder_states(source_length), decoder.system.device) if captures else None
     return Sources(start_batch, capacity, max_limit, max_prefix, exceed_capacity, graph)
