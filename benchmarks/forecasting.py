@@ -1,0 +1,133 @@
+"""Forecasts of ETTh1 and exchange rates: the recipes beside persistence, seasonal naive, ridge, DLinear and published figures.
+
+    HEED_DATA=/where/corpora/are python benchmarks/forecasting.py                 all recipes -> results/forecasting.json
+    HEED_DATA=/where/corpora/are python benchmarks/forecasting.py etth1-96        some of them; the others are kept
+
+Trains every recipe as it is, on one core, and evaluates it on all test windows. DLinear (Zeng et al., 2023) is trained here on
+the same windows: a moving average of 25 steps and the rest, each with a linear map shared by all variables, Adam, and the epoch
+that is best on valid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from peers.machine import machine_info
+from torch import Tensor, nn
+
+import heedful
+from heedful.evaluation.forecasts import Errors
+from heedful.tasks.forecasting.data import EncodedSeries
+from heedful.tasks.forecasting.model import ForecastingModel
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPES = ("etth1-96", "etth1-192", "etth1-336", "etth1-720", "exchange-96")
+PATCHTST = {
+    "etth1-96": 0.370,
+    "etth1-192": 0.413,
+    "etth1-336": 0.422,
+    "etth1-720": 0.447,
+}  # PatchTST/64 (Nie et al., 2023), mse
+AVERAGE = 25  # steps of the moving average of DLinear
+EPOCHS, BATCH, CHUNK = 6, 32, 256
+
+
+class DLinear(nn.Module):
+    def __init__(self, look_back: int, horizon: int) -> None:
+        super().__init__()
+        self.trend, self.rest = nn.Linear(look_back, horizon), nn.Linear(look_back, horizon)
+        for map in (self.trend, self.rest):
+            nn.init.constant_(map.weight, 1 / look_back)
+
+    def forward(self, window: Tensor) -> Tensor:
+        """(rows, look_back, variables) -> (rows, horizon, variables)."""
+        x = window.transpose(1, 2)  # (rows, variables, look_back)
+        side = AVERAGE // 2
+        padded = nn.functional.pad(x, (side, side), mode="replicate")
+        trend = nn.functional.avg_pool1d(padded, AVERAGE, stride=1)
+        out: Tensor = self.trend(trend) + self.rest(x - trend)
+        return out.transpose(1, 2)
+
+
+@torch.inference_mode()
+def errors_of(model: DLinear, series: EncodedSeries, scaler: ForecastingModel) -> Errors:
+    errors = Errors()
+    for at in range(0, len(series), CHUNK):
+        batch = series.windows(range(at, min(at + CHUNK, len(series))))
+        forecast = model(scaler.standardize(batch.window))
+        errors = errors.add(forecast.numpy(), scaler.standardize(batch.target).numpy())
+    return errors
+
+
+def train_dlinear(forecaster: heedful.Forecaster) -> dict[str, float]:
+    """The errors on test of the epoch that is best on valid."""
+    scaler, series = forecaster.forecaster, {split: forecaster.split(split) for split in ("train", "valid", "test")}
+    generator = torch.Generator().manual_seed(1)
+    model = DLinear(series["train"].look_back, series["train"].horizon)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    best, found = float("inf"), Errors()
+    for epoch in range(EPOCHS):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3 * 0.5**epoch
+        order = torch.randperm(len(series["train"]), generator=generator)
+        for chosen in order.split(BATCH):  # type: ignore[no-untyped-call]
+            batch = series["train"].windows(chosen.numpy())
+            loss = nn.functional.mse_loss(model(scaler.standardize(batch.window)), scaler.standardize(batch.target))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        valid = errors_of(model, series["valid"], scaler).mse
+        if valid < best:
+            best, found = valid, errors_of(model, series["test"], scaler)
+    return {"mse": found.mse, "mae": found.mae}
+
+
+def measure(recipe: str) -> dict[str, Any]:
+    began = time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        outcome = heedful.train(ROOT / "recipes" / "forecasting" / f"{recipe}.toml", run=run, device="cpu")
+        minutes = (time.time() - began) / 60
+        forecaster = heedful.Forecaster.load(run, device="cpu")
+        options: Any = None
+        report = forecaster.report("test", options, load=heedful.load, search=lambda one: one.search_config()).to_dict()
+        valid = forecaster.evaluate("valid")
+        rows = {"ours": {name: report["figures"][name] for name in ("mse", "mae")}, **report["baselines"]}
+        rows["DLinear"] = train_dlinear(forecaster)
+    return {
+        "windows": report["windows"],
+        "rows": rows,
+        "valid": valid,
+        "step": outcome.step,
+        "best": outcome.best,
+        "minutes": round(minutes, 1),
+        "published": {"PatchTST/64": PATCHTST[recipe]} if recipe in PATCHTST else {},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", help=f"of: {', '.join(RECIPES)}; default: all")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "forecasting.json")
+    given = parser.parse_args()
+    unknown = set(given.recipes) - set(RECIPES)
+    if unknown:
+        sys.exit(f"unknown recipe {min(unknown)!r}; expected one of: {', '.join(RECIPES)}")
+    torch.set_num_threads(1)
+    stored = json.loads(given.output.read_text()) if given.output.exists() else {"results": {}}
+    for recipe in given.recipes or RECIPES:
+        stored["machine"], stored["date"] = machine_info(), time.strftime("%Y-%m-%d")
+        stored["results"][recipe] = measure(recipe)
+        given.output.write_text(json.dumps(stored, indent=1) + "\n")
+        print(recipe, json.dumps(stored["results"][recipe]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

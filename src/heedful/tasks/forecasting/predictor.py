@@ -1,0 +1,263 @@
+"""A trained forecaster: heedful.load("runs/forecasting-etth1-96").forecast({"date": […], "OT": […]})."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, cast, overload
+
+import numpy as np
+from torch import Tensor
+
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
+from heedful.data.series import SeriesTable, is_missing, parse_table, parse_time, parse_value, refuse_disorder
+from heedful.data.unusable import UnusableLines
+from heedful.errors import ConfigError, DataError
+from heedful.evaluation.forecasts import baselines
+from heedful.nn.model import inference_context
+from heedful.search import SearchConfig
+from heedful.tasks.commands import NoOptions
+from heedful.tasks.forecasting.calendar import next_times, season_of
+from heedful.tasks.forecasting.config import ForecastingConfig
+from heedful.tasks.forecasting.data import EncodedSeries, SeriesData, WindowBatch
+from heedful.tasks.forecasting.evaluate import ForecastReport, evaluate, middle, quantile_tensor, standardized_windows
+from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
+from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split
+
+Columns = Mapping[str, Sequence[Any]]  # a list for each column
+Input = str | Columns  # a comma-separated table, a JSON object, or the columns themselves
+LOSS_WINDOWS = 64  # windows in a batch of `training_losses`
+STEP = "step"  # name of the column of the time where the data has none
+
+
+class Forecast(NamedTuple):
+    """The steps that follow a table."""
+
+    time: str  # name of the column of the time
+    times: list[str]
+    variables: tuple[str, ...]
+    values: list[list[float]]  # (horizon, variables)
+    quantiles: tuple[float, ...]  # none: the values are the mean
+    outputs: list[list[list[float]]]  # (horizon, variables, quantiles)
+
+    @property
+    def columns(self) -> dict[str, list[float]]:
+        """The forecasts of each variable, and its quantiles as "name 0.9"."""
+        found: dict[str, list[float]] = {}
+        for at, name in enumerate(self.variables):
+            found[name] = [row[at] for row in self.values]
+            for number, quantile in enumerate(self.quantiles):
+                found[f"{name} {quantile:g}"] = [row[at][number] for row in self.outputs]
+        return found
+
+    def rows(self) -> list[str]:
+        columns, out = self.columns, io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([self.time, *columns])
+        for time, *numbers in zip(self.times, *columns.values(), strict=True):
+            writer.writerow([time, *(f"{number:.6g}" for number in numbers)])
+        return out.getvalue().splitlines()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {self.time: self.times, **self.columns}
+
+
+class Forecaster(Predictor):
+    """A trained forecasting model.
+
+    >>> forecaster = heedful.Forecaster.load(forecasting_run)
+    >>> days = [f"2024-01-{day:02}" for day in range(1, 9)]
+    >>> forecaster.forecast({"date": days, "load": [3, 1, 2, 3, 1, 2, 3, 1], "wind": [0] * 8}).times
+    ['2024-01-09', '2024-01-10']
+    """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+
+    @property
+    def forecaster(self) -> ForecastingModel:
+        """The model with its head."""
+        return cast(ForecastingModel, self.model)
+
+    @property
+    def config(self) -> ForecastingConfig:
+        config: ForecastingConfig = self.run.task
+        return config
+
+    @property
+    def series(self) -> SeriesData:
+        return SeriesData(self.run)
+
+    def forecast(self, table: Input) -> Forecast:
+        """The steps after a table: its columns, {"date": […], "load": […]}, or a comma-separated text."""
+        (forecast,) = self.predictions([table])
+        return forecast
+
+    @overload
+    def predict(self, inputs: str, **options: Any) -> str: ...
+    @overload
+    def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
+    def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
+        """The steps after one table, or after each of several, as comma-separated text."""
+        one = isinstance(inputs, str | Mapping)
+        tables = [cast(Input, inputs)] if one else inputs
+        outputs = [prediction.text for prediction in self.predictions(tables, **options)]
+        return outputs[0] if one else outputs
+
+    def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Forecast]:
+        """Yield the steps after each table."""
+        if options:
+            raise ConfigError(f"given {next(iter(options))!r}, but forecasting has no options")
+        remaining = iter(texts)
+        return self.forecast_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
+
+    def predict_chunks(
+        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: NoOptions, unknown: dict[str, int]
+    ) -> Iterator[Forecast]:
+        return self.forecast_chunks(join_tables(chunks))
+
+    def forecast_chunks(self, chunks: Iterable[Sequence[Input]]) -> Iterator[Forecast]:
+        for _, tables in checked_chunks(chunks, self.read_input):
+            yield from map(self.forecast_table, tables)
+
+    def read_input(self, given: Input, number: int) -> SeriesTable:
+        """The table of an input; DataError if it is none, or too short."""
+        place = f"text {number}"
+        if isinstance(given, str):
+            for line in given.split("\n"):
+                refuse_too_long(line, place)
+            table = self.read_object(given, place) if given.lstrip().startswith("{") else self.read_text(given, place)
+        elif isinstance(given, Mapping):
+            table = self.read_columns(given, place)
+        else:
+            raise DataError(f"{place} is {given!r:.60}; expected a table, as text or as a dictionary of columns")
+        rows, least = len(table.values), self.config.look_back
+        if rows < least:
+            raise DataError(f"{place} has {rows:,} rows; expected at least task.look_back = {least:,}")
+        return table
+
+    def read_text(self, text: str, place: str) -> SeriesTable:
+        unusable = UnusableLines(lambda problem: f"{place} line {problem.line}")
+        table = parse_table(self.run.data, enumerate((line.encode() for line in text.split("\n")), start=1), place, unusable)
+        if unusable.total:
+            where, what = unusable.examples["blank"][0]
+            raise DataError(f"{where}: {what}; expected a number in every column")
+        return table
+
+    def read_object(self, text: str, place: str) -> SeriesTable:
+        try:
+            columns = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"{place} is not JSON: {error}; expected an object with a list for each column") from None
+        return self.read_columns(columns, place)
+
+    def read_columns(self, columns: Columns, place: str) -> SeriesTable:
+        """The table of columns of equal length."""
+        time, names = self.run.data.time, self.config.known_variables
+        wanted = names if time is None else (time, *names)
+        for name in wanted:
+            if not isinstance(columns.get(name), Sequence | np.ndarray) or isinstance(columns[name], str):
+                raise DataError(f"{place} has no list {name!r}; expected a list for each of: {', '.join(wanted)}")
+        lengths = {name: len(columns[name]) for name in wanted}
+        if len(set(lengths.values())) > 1:
+            shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+            raise DataError(f"{place} has lists of different length ({shown}); expected as many values in each")
+        values = [[number_of(cell, name, f"{place} row {at}") for at, cell in enumerate(columns[name], 1)] for name in names]
+        times = () if time is None else tuple(map(str, columns[time]))
+        before = None
+        for at, one in enumerate(times, start=1):
+            moment = parse_time(one, f"{place} row {at}, column {time!r}")
+            refuse_disorder(before, moment, f"{place} row {at}, column {time!r}")
+            before = moment
+        return SeriesTable(names, np.array(values, np.float32).T, times)
+
+    def forecast_table(self, table: SeriesTable) -> Forecast:
+        encoded = self.series.encode(table, "the table")
+        model, config = self.forecaster, self.config
+        window, calendar = (part[-config.look_back :][None].to(self.system.device) for part in encoded[:2])
+        with inference_context(model):
+            forecast = model(model.standardize(window), calendar).float().sort(-1).values
+            if not bool(forecast.isfinite().all()):
+                raise self.system.nonfinite_error("a table")
+            outputs = model.restore(forecast)[0].cpu()  # (horizon, variables, quantiles)
+        return Forecast(
+            self.run.data.time or STEP,
+            next_times(table.times, config.horizon),
+            config.known_variables,
+            outputs[..., middle(config)].tolist(),
+            config.quantiles,
+            outputs.tolist() if config.quantiles else [],
+        )
+
+    def split(self, split: str) -> EncodedSeries:
+        check_split(self.run.data, split)
+        return self.series.series(split)
+
+    def evaluate(self, split: str = "test") -> dict[str, float]:
+        """Loss, squared and absolute error of standardized values, on a split of the run's data."""
+        return evaluate(self.forecaster, self.system, self.split(split), self.config).figures(self.config)
+
+    def report(self, split: str | None, options: NoOptions, *, load: Loader, search: Searcher) -> ForecastReport:
+        name = split or "test"
+        tested, train, valid = (self.split(one) for one in (name, "train", "valid"))
+        forecasts = evaluate(self.forecaster, self.system, tested, self.config)
+        windows = tuple(standardized_windows(self.forecaster, one) for one in (train, valid, tested))
+        season, interval = self.config.season or season_of(train.times), self.config.interval
+        return ForecastReport(
+            name,
+            len(tested),
+            forecasts.figures(self.config),
+            None if interval is None else forecasts.coverage,
+            interval,
+            baselines(windows[0], windows[1], windows[2], season),
+        )
+
+    def validate(self) -> ValidationResult:
+        return ValidationResult(self.evaluate("valid"), None, None, {})
+
+    def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
+        """Of the first `count` windows of the training data."""
+        series = self.split("train")
+        for at in range(0, min(count, len(series)), LOSS_WINDOWS):
+            chosen = range(at, min(at + LOSS_WINDOWS, count, len(series)))
+            yield partial(window_losses, self.forecaster, series.windows(chosen).to(self.system.device), self.config)
+
+
+def window_losses(model: ForecastingModel, batch: WindowBatch, config: ForecastingConfig) -> Tensor:
+    """The mean loss of each window, (rows,)."""
+    forecast = model(model.standardize(batch.window), batch.calendar)
+    quantiles = quantile_tensor(config, batch.window.device)
+    return forecast_losses(forecast, model.standardize(batch.target), quantiles).flatten(1).mean(1)
+
+
+def number_of(cell: Any, column: str, place: str) -> float:
+    text = str(cell)
+    if is_missing(text):
+        raise DataError(f"{place}, column {column!r}: the value is missing; expected a number")
+    return parse_value(text, column, place)
+
+
+def join_tables(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield tables from lines in chunks: every line of JSON is one; other lines are one table up to an empty line."""
+    waiting: list[str] = []
+    for chunk in chunks:
+        tables = []
+        for line in chunk:
+            is_object = line.lstrip().startswith("{")
+            if waiting and (is_object or not line.strip()):
+                tables.append("\n".join(waiting))
+                waiting = []
+            if is_object:
+                tables.append(line)
+            elif line.strip():
+                waiting.append(line)
+        yield tables
+    if waiting:
+        yield ["\n".join(waiting)]

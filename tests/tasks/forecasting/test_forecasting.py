@@ -1,0 +1,282 @@
+"""Forecasting: the window, the model, the loss and the command."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_tasks import DAYS, SERIES, write_tiny_recipe
+from workshop import heed
+
+import heedful
+from heedful.errors import ConfigError, DataError
+from heedful.models.encoder import Encoder, EncoderConfig
+from heedful.runs.config import read_run
+from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
+from heedful.tasks.forecasting.config import ForecastingConfig
+from heedful.tasks.forecasting.data import EncodedSeries, SeriesData
+from heedful.tasks.forecasting.evaluate import window_forecasts
+from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
+
+
+def make_model(**options: Any) -> ForecastingModel:
+    given = {"name": "forecasting", "variables": ("a", "b"), "look_back": 8, "horizon": 3, "patch": 4, "stride": 2}
+    config = ForecastingConfig.model_validate(given | options)
+    torch.manual_seed(0)
+    layers: Any = {"dim": 8, "layers": ("self-attention",), "heads": 2, "position": "learned", "features": config.features}
+    return ForecastingModel(Encoder(EncoderConfig(**layers), 1), 8, config).eval()
+
+
+def calendar_of(model: ForecastingModel, rows: int) -> torch.Tensor:
+    return torch.randn(rows, 8, 2 * len(model.options.covariates))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"channels": "joint"}, {"quantiles": [0.1, 0.5, 0.9]}, {"covariates": ["hour", "month"]}, {"linear": "learned"}],
+    ids=str,
+)
+def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight(options: dict[str, Any]) -> None:
+    model = make_model(**options)
+    forecast = model(torch.randn(5, 8, 2), calendar_of(model, 5))
+    assert forecast.shape == (5, 3, 2, len(options.get("quantiles", [0.5])))
+    torch.nn.init.normal_(model.head.weight)  # zero at first beside a linear map
+    loss = (model(torch.randn(5, 8, 2), calendar_of(model, 5)) * torch.randn(3, 2, 1)).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()] == []
+
+
+@pytest.mark.parametrize(("normalization", "shifted", "scaled"), [
+    ("none", False, False), ("last", True, False), ("mean", True, False), ("standard", True, True)
+])  # fmt: skip
+def test_normalization_makes_forecasts_follow_the_level_and_the_scale(normalization: str, shifted: bool, scaled: bool) -> None:
+    model, window = make_model(normalization=normalization), torch.randn(4, 8, 2)
+    calendar = calendar_of(model, 4)
+    forecast = model(window, calendar)
+    assert torch.allclose(model(window + 7, calendar), forecast + 7, atol=1e-4) == shifted
+    assert torch.allclose(model(window * 100, calendar), forecast * 100, rtol=1e-3, atol=1e-2) == scaled
+
+
+def test_independent_channels_do_not_see_each_other_and_joint_ones_do() -> None:
+    for channels, differs in (("independent", False), ("joint", True)):
+        model, window = make_model(channels=channels), torch.randn(4, 8, 2)
+        other = window.clone()
+        other[..., 1] += torch.randn(4, 8)
+        calendar = calendar_of(model, 4)
+        assert torch.equal(model(window, calendar)[..., 0, :], model(other, calendar)[..., 0, :]) != differs
+
+
+def test_the_calendar_changes_the_forecast() -> None:
+    model, window = make_model(covariates=["hour"]), torch.randn(4, 8, 2)
+    assert not torch.equal(model(window, calendar_of(model, 4)), model(window, calendar_of(model, 4)))
+
+
+def test_restoring_is_the_inverse_of_standardizing() -> None:
+    model, values = make_model(), torch.tensor([[1.0, 5.0], [3.0, 5.0]])
+    model.fit(values)
+    assert model.standardize(values).tolist() == [[-1.0, 0.0], [1.0, 0.0]]  # a constant is only centered
+    assert torch.equal(model.restore(model.standardize(values)[..., None])[..., 0], values)
+
+
+def test_the_pinball_loss_is_least_at_the_quantile() -> None:
+    target = torch.arange(1.0, 101.0).view(-1, 1, 1)
+    guesses = torch.arange(1.0, 101.0)
+    for quantile in (0.1, 0.5, 0.9):
+        losses = [
+            float(forecast_losses(guess.expand(100, 1, 1, 1), target, torch.tensor([quantile])).mean()) for guess in guesses
+        ]
+        assert abs(float(guesses[losses.index(min(losses))]) - 100 * quantile) <= 1
+
+
+def test_no_window_of_training_contains_a_row_of_validation(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("forecasting", tmp_path)
+    parts = f'data={{form="series", parts=[40, 10, 10], train={{file="{tmp_path}/series.csv"}}, time="date"}}'
+    config = read_run(recipe, [parts]).config
+    data = SeriesData(config)
+    train, valid, test = (data.series(split) for split in ("train", "valid", "test"))
+    assert (len(train), len(valid), len(test)) == (40 - 4 - 2 + 1, 10 - 2 + 1, 10 - 2 + 1)
+    assert train.times[-1] == DAYS[39] and len(train.values) == 40
+    first = valid.windows([0])
+    assert torch.equal(first.target[0], data.series("test").values[40:42])
+    assert torch.equal(first.window[0], data.series("test").values[36:40])
+
+
+def test_times_continue_by_hours_days_months_and_years() -> None:
+    assert next_times(["2024-02-28 22:00", "2024-02-28 23:00"], 2) == ["2024-02-29 00:00", "2024-02-29 01:00"]
+    assert next_times(["2024-02-28 22:00:00", "2024-02-28 23:00:00"], 1) == ["2024-02-29 00:00:00"]
+    assert next_times(["2024-02-28", "2024-02-29"], 1) == ["2024-03-01"]
+    assert next_times(["2023-11-01", "2023-12-01"], 2) == ["2024-01-01", "2024-02-01"]
+    assert next_times(["2022-01-01", "2023-01-01"], 2) == ["2024-01-01", "2025-01-01"]
+    assert next_times([], 2) == ["1", "2"]
+    with pytest.raises(DataError, match="after the year 9999"):
+        next_times(["8000-01-01", "9000-01-01"], 2)
+
+
+def test_seasons_are_days_or_weeks() -> None:
+    assert [season_of(["2024-01-01 00:00", last]) for last in ("2024-01-01 01:00", "2024-01-01 00:15", "2024-01-02 00:00")] == [
+        24,
+        96,
+        7,
+    ]
+    assert season_of([]) == 1
+
+
+def test_calendar_features_are_cyclic() -> None:
+    late, early, noon = calendar_features(["2024-01-01 23:59", "2024-01-02 00:00", "2024-01-02 12:00"], ["hour"], 3)
+    assert abs(late - early).max() < 0.01 < abs(noon - early).max()
+    assert calendar_features([], [], 3).shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("task.stride=3", "task.stride: given 3, expected a divisor of look_back - patch = 2"),
+        ("task.patch=9", "task.patch: given 9, expected at most look_back = 4"),
+        ("task.quantiles=[0.9, 0.5]", "task.quantiles: given [0.9, 0.5], expected increasing ones with 0.5"),
+        ("task.linear=ridge", "task.linear: given 'ridge', which is fitted with normalization 'last'"),
+        ("model.features=5", "model.features: given 5; expected 2"),
+        ("model.max_positions=2", "model.max_positions: given 2, expected at least 3"),
+        ('task.variables=["load", "load"]', "expected one or more that differ"),
+    ],
+)
+def test_options_that_do_not_fit_are_errors(change: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_run(write_tiny_recipe("forecasting", tmp_path), [change])
+    assert message in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("forecasting")
+    recipe = write_tiny_recipe("forecasting", folder)
+    assert (
+        heed("train", recipe, "task.normalization=last", "task.linear=ridge", "training.steps=2", "--run", folder / "run") == 0
+    )
+    return folder / "run"
+
+
+def test_a_run_forecasts_the_steps_after_a_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("forecast", run, run.parent / "series.csv") == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split(",") == ["date", "load", "load 0.1", "load 0.5", "load 0.9", "wind", "wind 0.1", "wind 0.5", "wind 0.9"]
+    last = datetime.fromisoformat(DAYS[-1]).toordinal()
+    assert [row.split(",")[0] for row in rows] == [datetime.fromordinal(last + step).date().isoformat() for step in (1, 2)]
+    numbers = [float(cell) for cell in rows[0].split(",")[1:]]
+    assert numbers[0] == numbers[2] and numbers[1:4] == sorted(numbers[1:4])
+    python = heedful.Forecaster.load(run, precision="fp32").forecast(SERIES)
+    assert python.rows() == [header, *rows]
+    columns: dict[str, Any] = {"date": DAYS, "load": [at % 3 for at in range(60)], "wind": [at % 2 for at in range(60)]}
+    assert heedful.Forecaster.load(run).forecast(columns) == python
+
+
+def test_the_ridge_map_of_a_run_is_stored_and_learns_the_period(run: Path) -> None:
+    forecaster = heedful.Forecaster.load(run)
+    assert forecaster.forecaster.ridge.shape == (4, 2) and bool(forecaster.forecaster.ridge.any())
+    assert forecaster.evaluate("test")["mse"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("date,load,wind\n2024-01-01,1,2\n", "text 1 has 1 rows; expected at least task.look_back = 4"),
+        ("date,load\n2024-01-01,1\n" + "".join(f"2024-01-0{day},1\n" for day in range(2, 7)), "has no column 'wind'"),
+        ("date,load,wind\n2024-01-01,1,\n", "text 1 line 2, column 'wind': the value is missing"),
+        ('{"date": []', "text 1 is not JSON"),
+        ('{"date": ["2024-01-01"], "load": [1]}', "text 1 has no list 'wind'; expected a list for each of: date, load, wind"),
+        ('{"date": ["2024-01-01"], "load": [1, 2], "wind": [1]}', "text 1 has lists of different length"),
+        ('{"date": ["2024-01-01"], "load": [null], "wind": [1]}', "text 1 row 1, column 'load': the value is missing"),
+        ('{"date": ["2024-01-01"], "load": ["x"], "wind": [1]}', "text 1 row 1, column 'load': 'x' is not a number"),
+        ('{"date": ["x"], "load": [1], "wind": [1]}', "text 1 row 1, column 'date': 'x' is not a time"),
+    ],
+)
+def test_an_input_that_is_no_table_is_one_sentence(
+    table: str, sentence: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "input.csv").write_text(table)
+    capsys.readouterr()
+    assert heed("forecast", run, tmp_path / "input.csv") == 3
+    output = capsys.readouterr()
+    assert sentence in output.err and output.out == ""
+
+
+def test_the_baselines_are_always_in_the_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("evaluate", run, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["baselines"].keys() == {"persistence", "seasonal naive (7 steps)", "ridge"}
+    assert shown["windows"] == 60 - 4 - 2 + 1 and 0 <= shown["coverage"] <= 1
+    assert heed("evaluate", run) == 0
+    printed = capsys.readouterr().out
+    for name, errors in shown["baselines"].items():
+        assert any(
+            line.split() == [*name.split(), f"{errors['mse']:.4f}", f"{errors['mae']:.4f}"] for line in printed.splitlines()
+        )
+
+
+BROWNIAN = """\
+[data]
+form = "series"
+builtin = "brownian"
+counts = { train = 4000, valid = 500, test = 20000 }
+
+[task]
+name = "forecasting"
+look_back = 8
+horizon = 1
+patch = 4
+stride = 4
+normalization = "last"
+linear = "learned"
+
+[tokenizer]
+kind = "words"
+
+[model]
+family = "encoder"
+features = 4
+dim = 8
+layers = ["self-attention"]
+heads = 2
+position = "learned"
+
+[training]
+steps = 300
+save_every = 300
+validate_every = 100
+metric = "mse"
+schedule = { name = "linear", learning_rate = 1e-2, warmup = 20 }
+"""
+OPTIMUM = 3.0  # the squared error of one step of three coordinates with variance 1
+
+
+def squared_errors(forecaster: heedful.Forecaster) -> torch.Tensor:
+    """The squared distance of each forecast of the test data, in the units of the data: (windows,)."""
+    series, model = forecaster.split("test"), forecaster.forecaster
+    rows = []
+    for forecast, target in window_forecasts(model, forecaster.system, series):
+        rows.append((model.restore(forecast)[..., 0] - model.restore(target[..., None])[..., 0]).square().sum((1, 2)))
+    return torch.cat(rows)
+
+
+def test_brownian_motion_is_forecast_as_well_as_possible_and_no_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Increments are independent: an error below the variance of a step would mean that the window contains its target."""
+    (tmp_path / "brownian.toml").write_text(BROWNIAN)
+    heedful.train(tmp_path / "brownian.toml", run=tmp_path / "run")
+    forecaster = heedful.Forecaster.load(tmp_path / "run")
+    errors = squared_errors(forecaster)
+    mean, standard_error = float(errors.mean()), float(errors.std()) / len(errors) ** 0.5
+    assert len(errors) == 20000 - 8 and standard_error < 0.01 * OPTIMUM
+    assert OPTIMUM - 2 * standard_error < mean < 1.03 * OPTIMUM
+    windows = EncodedSeries.windows
+
+    def leak(series: EncodedSeries, chosen: Any) -> Any:
+        batch = windows(series, chosen)
+        return batch._replace(window=torch.cat((batch.window[:, 1:], batch.target), 1))
+
+    monkeypatch.setattr(EncodedSeries, "windows", leak)  # a window that ends one step too late
+    assert float(squared_errors(forecaster).mean()) < OPTIMUM / 2
