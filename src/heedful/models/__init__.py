@@ -1,7 +1,7 @@
 """Model families, one per file. A model is two functions: `start` encodes the source, `step` predicts the next token.
 
 The forward pass in training is `step(target, start(source))`; search calls `step` with one token at a time. A contract test
-verifies for every family that both give the same result. Encoder-only models have one function, `encode`.
+verifies for every family that both give the same result. Encoder-only models, of texts or images, have one function, `encode`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from heedful.models.luong import Luong
 from heedful.models.mixed import Mixed
 from heedful.models.sutskever import Sutskever
 from heedful.models.transformer import Transformer
+from heedful.models.vit import Vit
 from heedful.nn.model import Model
 
 MODELS: dict[str, Any] = {  # family -> class, called with its config, the source and the target vocabulary size
@@ -49,6 +50,10 @@ ENCODERS: dict[str, Any] = {  # encoder-only family -> class, called with its co
     "han": Han,
 }
 
+IMAGE_ENCODERS: dict[str, Any] = {  # family that encodes images -> class, called with its config
+    "vit": Vit,
+}
+
 
 def config_of(model: type) -> type[FamilyConfig]:
     """The config class of a family: the type of `config` in its constructor."""
@@ -59,17 +64,20 @@ def config_of(model: type) -> type[FamilyConfig]:
 if TYPE_CHECKING:
     ModelConfig = FamilyConfig
 else:
-    configs = tuple(config_of(model) for model in (*MODELS.values(), *ENCODERS.values()))
+    configs = tuple(config_of(model) for model in (*MODELS.values(), *ENCODERS.values(), *IMAGE_ENCODERS.values()))
     ModelConfig = Annotated[Union[configs], Field(discriminator="family"), Untagged("family", "transformer")]  # noqa: UP007
 
 
 def make_family(config: FamilyConfig, source_vocab: int, target_vocab: int) -> Model:
-    """The model of a config with initial weights; an encoder-only model has the target's vocabulary."""
+    """The model of a config with initial weights; an encoder-only model has the target's vocabulary, one of images none."""
     if config.architecture == "encoder":
         encoder: Model = lookup(config.family, ENCODERS, "model family")(config, target_vocab)
         return encoder
+    if config.architecture == "image-encoder":
+        images: Model = lookup(config.family, IMAGE_ENCODERS, "model family")(config)
+        return images
     model: Model = lookup(config.family, MODELS, "model family")(config, source_vocab, target_vocab)
     return model
 
 
-__all__ = ["ENCODERS", "MODELS", "ModelConfig", "config_of", "make_family"]
+__all__ = ["ENCODERS", "IMAGE_ENCODERS", "MODELS", "ModelConfig", "config_of", "make_family"]

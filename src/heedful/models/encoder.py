@@ -148,7 +148,7 @@ class FeatureMap(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(rows, time, features) -> (rows, time, dim)."""
-        return self.map(self.standardized((vectors - self.mean) / self.deviation))
+        return self.map(self.standardized((vectors.to(self.mean.dtype) - self.mean) / self.deviation))
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -47,7 +47,7 @@ def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
     return [Problem("tie", f"given 'all', but the vocabularies are separate; {expected}")]
 
 
-Architecture = Literal["encoder-decoder", "decoder", "encoder"]
+Architecture = Literal["encoder-decoder", "decoder", "encoder", "image-encoder"]
 
 
 class SentenceGrid(NamedTuple):
@@ -57,8 +57,17 @@ class SentenceGrid(NamedTuple):
     words: int  # of a sentence
 
 
+class ImageShape(NamedTuple):
+    """Size of an image in pixels."""
+
+    height: int
+    width: int
+    channels: int  # 1: grayscale, 3: RGB
+
+
 class FamilyConfig(Config):
     architecture: ClassVar[Architecture] = "encoder-decoder"  # a decoder has no source, an encoder no output tokens
+    # and an image-encoder reads pixels
     family: str
     """Model family."""
     dim: Size
@@ -89,6 +98,11 @@ class FamilyConfig(Config):
     @property
     def sentence_grid(self) -> SentenceGrid | None:
         """Maximum size of a document, for families whose segments are its sentences; None: segments are texts."""
+        return None
+
+    @property
+    def image_shape(self) -> ImageShape | None:
+        """Shape of the images that it reads; None: it reads none."""
         return None
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:

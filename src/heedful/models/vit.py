@@ -1,0 +1,203 @@
+"""Vision Transformer: an image as a sequence of patches (Dosovitskiy et al., 2021).
+
+    x_n = W patch_n + b + position_n,   x_0 = [CLS] + position_0
+    then `layers` x (self-attention, feed-forward), pre-norm, GELU, and a last norm
+
+    ViT-B/16   dim 768,  12 layers, 12 heads, patch 16      ViT-L/16   dim 1024, 24 layers, 16 heads, patch 16
+    ViT-H/14   dim 1280, 32 layers, 16 heads, patch 14      all with 224 x 224 pixels and feed_forward = 4 x dim
+
+The image is the state of [CLS], or with pooling = "mean" the mean of the states of its patches, without [CLS]. Pixels are
+standardized by the mean and the standard deviation of each channel over the training images, which are stored with the weights.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from heedful.config.base import Probability, Problem, Size, SmallCount, refuse
+from heedful.models.family import Architecture, FamilyConfig, ImageShape
+from heedful.nn.attention import AttentionBias, SelfAttention
+from heedful.nn.blocks import FeedForward, PreNorm
+from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
+from heedful.nn.layers import Layers
+from heedful.nn.linear import linear
+from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
+from heedful.nn.patches import PatchSinusoids, split_patches
+from heedful.nn.positions import Learned, Position, PositionSize
+
+NORM_EPS = 1e-6  # as published
+LEVELS = 256  # values of a pixel
+
+
+class VitConfig(FamilyConfig):
+    """Sizes default to ViT-B/16."""
+
+    architecture: ClassVar[Architecture] = "image-encoder"
+    family: Literal["vit"] = "vit"
+    """Model family."""
+    dim: Size = 768
+    """Size of patch embeddings and hidden states."""
+    layers: SmallCount = 12
+    """Encoder layers."""
+    heads: SmallCount = 12
+    """Attention heads."""
+    feed_forward: Size | None = None
+    """Hidden size of feed-forward layers; default: 4 x dim."""
+    image_size: tuple[Size, Size] = (224, 224)
+    """Height and width of the images in pixels."""
+    channels: Literal[1, 3] = 3
+    """1: grayscale, 3: RGB."""
+    patch: Size = 16
+    """Height and width of a patch in pixels; divides both sizes of the images."""
+    position: Literal["none", "learned", "sinusoidal"] = "learned"
+    """Positional encoding; sinusoidal: of the row and the column of a patch."""
+    pooling: Literal["cls", "mean"] = "cls"
+    """The vector of an image: the state of a [CLS] token before the patches, or the mean of the states of the patches."""
+    dropout: Probability = 0.1
+    """Dropout of embeddings and of every sub-layer's output."""
+    attention_dropout: Probability = 0.0
+    """Dropout of attention weights."""
+
+    @property
+    def image_shape(self) -> ImageShape:
+        return ImageShape(*self.image_size, self.channels)
+
+    @property
+    def tokens(self) -> int:
+        """Length of the sequence: the patches, and [CLS]."""
+        height, width = self.image_size
+        return (height // self.patch) * (width // self.patch) + (self.pooling == "cls")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> VitConfig:
+        problems = []
+        if self.dim % self.heads:
+            problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
+        if any(size % self.patch for size in self.image_size):
+            given = f"given {self.patch}, which does not divide both sizes of model.image_size {list(self.image_size)}"
+            problems.append(Problem("patch", given))
+        if self.position == "sinusoidal" and self.dim % 4:
+            problems.append(Problem("dim", f"given {self.dim}, expected a multiple of 4 for sinusoidal positions"))
+        refuse(problems)
+        return self
+
+
+class PatchEmbedding(nn.Module):
+    """Standardize the pixels, and map each patch to a vector."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, config: VitConfig) -> None:
+        super().__init__()
+        self.patch = config.patch
+        self.map = linear(config.patch**2 * config.channels, config.dim)
+        self.patches = HookPoint()  # (rows, patches, patch x patch x channels), standardized
+        self.register_buffer("mean", torch.full((config.channels,), 0.5))
+        self.register_buffer("deviation", torch.full((config.channels,), 0.5))
+
+    def fit(self, counts: Tensor) -> None:
+        """Set mean and standard deviation to those of the training images. counts (channels, 256): how often each value of a
+        pixel occurs; a constant channel is only centered."""
+        levels = torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1)
+        shares = counts.double() / counts.sum(1, keepdim=True)  # (channels, 256)
+        mean = shares @ levels  # (channels,)
+        deviation = (shares @ levels.square() - mean.square()).clamp(min=0).sqrt()
+        self.mean.copy_(mean)
+        self.deviation.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """pixels (rows, height, width, channels), 0 to 255 -> (rows, patches, dim)."""
+        image = (pixels.to(self.mean.dtype) / (LEVELS - 1) - self.mean) / self.deviation
+        return self.map(self.patches(split_patches(image, self.patch)))
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Layer(nn.Module):
+    def __init__(self, config: VitConfig) -> None:
+        super().__init__()
+        dim, hidden = config.dim, config.feed_forward or 4 * config.dim
+        self.self_attention = SelfAttention(dim, config.heads, dim // config.heads, config.attention_dropout)
+        self.self_attention_residual = PreNorm(dim, config.dropout, NORM_EPS)
+        self.feed_forward = FeedForward(dim, hidden, "gelu", dropout=config.dropout)
+        self.feed_forward_residual = PreNorm(dim, config.dropout, NORM_EPS)
+        self.out = HookPoint()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (rows, time, dim)."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attention(*self.self_attention.split(x), AttentionBias())
+
+        x = self.self_attention_residual(x, attend)
+        return self.out(self.feed_forward_residual(x, self.feed_forward))
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Vit(EncoderModel):
+    def __init__(self, config: VitConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_patches = PatchEmbedding(config)
+        self.cls = nn.Parameter(0.02 * torch.randn(config.dim)) if config.pooling == "cls" else None
+        self.position = self.make_position()
+        self.dropout = Dropout(config.dropout)
+        self.layers = Layers(Layer(config) for _ in range(config.layers))
+        self.last = PreNorm.last(config.dim, NORM_EPS)
+
+    def make_position(self) -> Position:
+        config = self.config
+        size = PositionSize(config.dim, config.heads, config.dim // config.heads, config.tokens, clip=0, reads_ahead=True)
+        if config.position == "sinusoidal":
+            return PatchSinusoids(size, config.image_size[1] // config.patch, class_token=self.cls is not None)
+        return Learned(size) if config.position == "learned" else Position(size)
+
+    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
+        return {}  # its inputs are numbers
+
+    def input_vectors(self) -> list[nn.Module]:
+        return [self.embed_patches.patches]
+
+    def attentions(self) -> list[AttentionLayer]:
+        return [one for at, layer in enumerate(self.layers) for one in self.attention(SELF, at, layer.self_attention)]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        return [self.layer_output("target", at, layer.out) for at, layer in enumerate(self.layers)]
+
+    @property
+    def max_length(self) -> int | None:
+        tokens: int = self.config.tokens
+        return tokens
+
+    def fit_pixels(self, counts: Tensor) -> None:
+        """Standardize pixels by those of the training images: counts (channels, 256), as in `PatchEmbedding.fit`."""
+        self.embed_patches.fit(counts)
+
+    def encode(self, tokens: Tensor, mask: Tensor | None = None, *, segments: Tensor | None = None) -> Tensor:
+        """tokens: pixels (rows, height, width, channels), 0 to 255 -> hidden states of [CLS], if there is one, and of the
+        patches, row by row: (rows, time, dim). All images have the same size, so there is no mask and there are no segments."""
+        x = self.embed_patches(tokens)  # (rows, patches, dim)
+        if self.cls is not None:
+            x = torch.cat((self.cls.to(x.dtype).expand(x.shape[0], 1, -1), x), dim=1)  # (rows, 1 + patches, dim)
+        positions = torch.arange(x.shape[1], device=x.device)[None]  # (1, time)
+        x = self.dropout(self.position.embed(x, positions))
+        for layer in self.layers:
+            x = layer(x)
+        hidden: Tensor = self.last(x)
+        return hidden
+
+    def first_state(self, hidden: Tensor) -> Tensor:
+        """The vector of each image: the state of [CLS], or the mean of the states of the patches."""
+        return hidden.mean(1) if self.cls is None else hidden[:, 0]
+
+    def blocks(self) -> list[nn.Module]:
+        return list(self.layers)
