@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test types tests test-benchmarks test-browser studio docs bench faults clean
+.PHONY: setup demo test types tests test-benchmarks test-browser studio tour docs bench faults clean
 
 setup: $(STAMP)
 
@@ -35,18 +35,23 @@ tests: $(STAMP)
 test-benchmarks: $(STAMP)
 	$(BIN)/pytest --numprocesses 2 -m benchmark
 
-# Test the HTML reports in Debian's Chromium, which is installed first when run by root.
+# Test the studio and the pages of results in Debian's Chromium, which is installed first when run by root; without it, fail.
 test-browser: $(STAMP)
 	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; fi
-	@if command -v chromium >/dev/null; then \
-	  $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]' && \
-	  $(BIN)/pytest -m browser; \
-	else echo "skipped: chromium is not installed, and only root can install it (apt-get install chromium)"; fi
+	@command -v chromium >/dev/null || \
+	  { echo "test-browser needs Chromium, which is not installed and which only root can install: apt-get install chromium" >&2; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
+	$(BIN)/pytest -m browser
 
-# The page of `heed studio`, from studio/ into src/heedful/studio; needs Node 20.
+# The page of `heed studio`, from studio/ into src/heedful/studio; needs Node 20. `npm ci` fails where a registry lacks packages of other systems.
 studio:
-	cd studio && npm ci --ignore-scripts --no-audit --no-fund && npx svelte-check --tsconfig ./tsconfig.json && npx vite build
+	cd studio && npm install --no-save --ignore-scripts --no-audit --no-fund && npx svelte-check --tsconfig ./tsconfig.json && npx vite build
+
+# The recorded replies of the tour, in studio/public/tour.json: train the demo model and open each step in Chromium.
+tour: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
+	$(BIN)/python studio/record_tour.py
 
 # The documentation in docs/_build/html; a warning is an error.
 docs: $(STAMP)

@@ -1,5 +1,8 @@
-// Requests to the server. Every number that the page shows comes from here; replies are kept, so that a selection that was seen
-// before answers at once. The model "tour" is answered from a file of recorded replies.
+// Requests, and the source of their replies: the server; for the model "tour", a file of recorded replies; in the page of a result
+// that is opened without a server, the data of the page. Every number that the page shows comes from here. Replies are kept, so
+// that a selection that was seen before answers at once.
+
+import { answer, viewsOf, type Recorded } from "./recorded";
 
 export type Json = any;
 export const TOUR = "tour";
@@ -18,30 +21,39 @@ export interface ModelInfo {
   analyses: string[];
 }
 
-interface Tour {
-  model: ModelInfo;
-  text: string;
-  replies: Record<string, Json>;
-}
+const embedded = document.getElementById("recorded");
+/** The data of this page, where it is that of a result. */
+export const report: Recorded | null = embedded ? JSON.parse(embedded.textContent!) : null;
 
 const MAX_KEPT = 200;
+const RETRY = 1000; // milliseconds between two attempts where the queue is full
+const PATIENCE = 120_000; // milliseconds after which the error is shown
 const kept = new Map<string, Promise<Json>>();
-let tour: Promise<Tour> | null = null;
+let tour: Promise<Recorded> | null = null;
 
-export function loadTour(): Promise<Tour> {
+export function loadTour(): Promise<Recorded> {
+  if (report) return Promise.reject(new Error("This page has no tour."));
   tour ??= request("GET", "/studio/tour.json");
   return tour;
 }
+
+/** Whether the page has a view: with a server all but the results of a file, otherwise those that the data are enough for. */
+export const offers = (view: string): boolean => (report ? viewsOf(report).includes(view) : view !== "results");
 
 async function request(method: string, path: string, body?: Json): Promise<Json> {
   const headers: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
   const key = sessionStorage.getItem("heedful-key");
   if (key) headers["Authorization"] = `Bearer ${key}`;
   let response: Response;
-  try {
-    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-  } catch {
-    throw new Error("the server does not answer; is `heed studio` still running?");
+  const until = Date.now() + PATIENCE;
+  for (;;) {
+    try {
+      response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    } catch {
+      throw new Error("the server does not answer; is `heed studio` still running?");
+    }
+    if (response.status !== 429 || Date.now() > until) break;
+    await new Promise((resolve) => setTimeout(resolve, RETRY)); // other analyses of the model are running
   }
   const found = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(messageOf(found) || `${response.status} ${response.statusText}`);
@@ -52,17 +64,21 @@ export function messageOf(found: Json): string {
   return typeof found?.error === "string" ? found.error : (found?.error?.message ?? "");
 }
 
-export const get = (path: string): Promise<Json> => request("GET", path);
+export function get(path: string): Promise<Json> {
+  if (!report) return request("GET", path);
+  return path === "/api/models" ? Promise.resolve({ models: [report.model] }) : Promise.reject(new Error("This page has no server."));
+}
+
+/** Post something that changes the server; the reply is not kept. */
+export const send = (path: string, body: Json): Promise<Json> => request("POST", path, body);
 
 /** Post, and keep the reply. */
 export function post(path: string, body: { model: string; [name: string]: Json }): Promise<Json> {
   const { model, ...rest } = body;
-  const name = `${path} ${JSON.stringify(rest)}`;
-  if (model === TOUR) return loadTour().then((found) => recorded(found, name));
-  const full = `${model} ${name}`;
+  const full = `${model} ${path} ${JSON.stringify(rest)}`;
   let reply = kept.get(full);
   if (!reply) {
-    reply = request("POST", path, body);
+    reply = model !== TOUR ? request("POST", path, body) : (report ? Promise.resolve(report) : loadTour()).then((found) => (found.live ? request("POST", path, { model: found.live, ...rest }) : answer(found, path, rest)));
     reply.catch(() => kept.delete(full));
     kept.set(full, reply);
     if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value!);
@@ -70,38 +86,5 @@ export function post(path: string, body: { model: string; [name: string]: Json }
   return reply;
 }
 
-function recorded(found: Tour, name: string): Json {
-  const reply = found.replies[name];
-  if (reply === undefined) throw new Error("This is not part of the recorded tour. `heed demo` trains a model for which everything is computed.");
-  return reply;
-}
-
 export const inspect = (model: string, analysis: string, text: string | null, options: Json = {}): Promise<Json> =>
   post(`/api/inspect/${analysis}`, { model, ...(text === null ? {} : { text }), options });
-
-/** The pieces of a streamed completion, as they arrive. */
-export async function* stream(path: string, body: Json, signal: AbortSignal): AsyncGenerator<string> {
-  const response = await fetch(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ ...body, stream: true }),
-    signal,
-  });
-  if (!response.ok || !response.body) throw new Error(messageOf(await response.json().catch(() => ({}))) || response.statusText);
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop()!;
-    for (const line of lines) {
-      if (!line.startsWith("data: ") || line === "data: [DONE]") continue;
-      const event = JSON.parse(line.slice(6));
-      if (event.error) throw new Error(messageOf(event));
-      const choice = event.choices?.[0];
-      const piece = choice?.delta?.content ?? choice?.text ?? "";
-      if (piece) yield piece;
-    }
-  }
-}

@@ -1,6 +1,7 @@
 // The selection that all views share, kept in the address: #/attention?model=demo&text=…&kind=cross&layer=0&head=1&step=2
 
 export const VIEWS = [
+  ["results", "Results"],
   ["work", "Work"],
   ["attention", "Attention"],
   ["decoding", "Decoding"],
@@ -20,11 +21,20 @@ export const selection = $state({
   layer: 0,
   head: 0,
   step: 0,
+  tour: 0,
   by: "weights",
   runs: "",
 });
 
-const NUMBERS = ["layer", "head", "step"] as const;
+/** Light or dark; canvases read it to draw again. */
+export const appearance = $state({ theme: "light" });
+
+export function setTheme(theme: string): void {
+  document.documentElement.dataset.theme = theme; // before the effects that read the colors
+  appearance.theme = theme;
+}
+
+const NUMBERS = ["layer", "head", "step", "tour"] as const;
 const TEXTS = ["model", "text", "kind", "by", "runs"] as const;
 
 export function readHash(): void {

@@ -17,7 +17,10 @@ from heedful import inspection
 from heedful.errors import ConfigError
 from heedful.inspection.analyses.ablate import AblationResult
 from heedful.inspection.analyses.example_text import ExampleText
+from heedful.inspection.explaining.trained import CONTINUATION
+from heedful.inspection.explaining.tree import prefix_of
 from heedful.inspection.measures.interventions import target_log_probabilities
+from heedful.inspection.measures.merge_words import merge_into_words
 from heedful.inspection.measures.saliency import NOTE
 from heedful.inspection.result import Result
 
@@ -113,6 +116,35 @@ def test_a_forced_token_stands_in_the_translation(translator: heedful.Translator
     assert f"with '▁w7' forced: {result.instead.translation}" in result.text()
 
 
+def test_weights_between_tokens_merge_into_the_alignment_of_words(translator: heedful.Translator) -> None:
+    result = inspection.attention(translator, LINE, TARGET)
+    tokens = result.to_dict()["alignment"]["tokens"]
+    merged = merge_into_words(torch.tensor(tokens["weights"]), tokens["source_words"], tokens["target_words"])
+    assert result.alignment is not None and merged.shape == (4, 4)
+    assert_close(merged, result.alignment, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{"method": "greedy"}, {"method": "beam", "beam": 3}], ids=str)
+def test_the_search_tree_of_a_language_model_returns_the_generated_text(
+    generator: heedful.TextGenerator, options: dict[str, Any]
+) -> None:
+    config = generator.search_config_from(options)
+    (stage,) = inspection.explain(generator, "the cat", about="tree", config=config).stages
+    assert stage.tree is not None and all(check.holds for check in stage.checks)
+    (generated,) = generator.predictions(["the cat"], length=CONTINUATION, **options)
+    best = stage.tree.nodes[stage.tree.best[0]]
+    assert best.length == CONTINUATION + 1  # and the padding token at the end
+    path = prefix_of(stage.tree.nodes, stage.tree.best[0])
+    assert path[1:-1] == generated.completions[0].tokens
+
+
+def test_the_search_tree_of_a_chat_model_returns_the_reply(tiny_runs: dict[str, Path]) -> None:
+    bot = heedful.ChatBot.load(tiny_runs["chat"])
+    explanation = inspection.explain(bot, "the dog\tdog runs", about="tree")
+    assert explanation.title == "The search for a reply to 'the dog\tdog runs'"
+    assert explanation.stages[0].matrices[0].cells[0][0] == bot.predict("the dog\tdog runs")
+
+
 def test_integrated_gradients_sum_to_the_change_of_the_log_probability(classifier: heedful.Classifier) -> None:
     """From zero embeddings to those of the text."""
     result = inspection.saliency(classifier, TEXT, steps=300)
@@ -181,7 +213,7 @@ def test_pages_and_svg_figures_require_no_matplotlib(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for result in results(translator):
         assert result.html() and result.save(tmp_path / "figure.svg").exists()
-        main = result.html().split("<main>")[1].split("</main>")[0]
+        main = result.html().split("<template")[1].split("</template>")[0]
         assert "<pre" not in main and ("<svg" in main or "<table" in main)  # not the text of a terminal
         with pytest.raises(ConfigError, match="require matplotlib"):
             result.save(tmp_path / "figure.png")

@@ -228,9 +228,15 @@ def test_what_a_task_does_not_have_is_an_error(
     assert output.out == "" and message in output.err
 
 
-@pytest.mark.parametrize("about", ["tree", "batch"])
-def test_a_search_is_explained_for_translation_only(
-    about: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("about", "task", "message"),
+    [
+        ("tree", "tagging", "is explained for models that generate text; given a run of task 'tagging'"),
+        ("batch", LANGUAGE, "is explained for translation only; given a run of task 'language'"),
+    ],
+)
+def test_what_is_not_searched_for_has_no_tree_and_no_batch(
+    about: str, task: str, message: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert heed("explain", tiny_runs[LANGUAGE], TEXTS[LANGUAGE], f"--{about}") == 2
-    assert "is explained for translation only; given a run of task 'language'" in capsys.readouterr().err
+    assert heed("explain", tiny_runs[task], "the cat sees", f"--{about}") == 2
+    assert message in capsys.readouterr().err

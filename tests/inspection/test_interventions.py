@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 
 import pytest
@@ -58,9 +59,11 @@ def test_probabilities_of_the_target_tokens_multiply_to_the_score(translator: Tr
     """Their product is the score of the target."""
     total = 0.0
     for at in range(len(example.target.ids) + 1):
-        listed = alternatives(translator, example, at, count=len(translator.system.target_tokenizer))
+        listed, entropy = alternatives(translator, example, at, count=len(translator.system.target_tokenizer))
         assert sum(one.probability for one in listed) == pytest.approx(1, abs=1e-4)
         assert [one.probability for one in listed] == sorted((one.probability for one in listed), reverse=True)
+        bits = -sum(one.probability * math.log2(one.probability) for one in listed if one.probability)
+        assert 0 < entropy == pytest.approx(bits, abs=1e-4)
         (chosen,) = [one for one in listed if one.chosen]
         total += float(torch.tensor(chosen.probability).log())
     (scored,) = translator.score([LINE], [example.target.text])
@@ -72,7 +75,7 @@ def test_continuations_equal_search_with_that_prefix(
     translator: Translator, example: EncodedExample, config: SearchConfig
 ) -> None:
     checked = 0
-    for one in alternatives(translator, example, 1, count=6):
+    for one in alternatives(translator, example, 1, count=6).alternatives:
         if one.piece.startswith("<"):
             continue
         prefix = [example.target.ids[0], one.token]
@@ -93,7 +96,7 @@ def test_a_prefix_of_the_greedy_output_gives_the_greedy_output(translator: Trans
 
 
 def test_tokens_are_found_by_spelling(translator: Translator, example: EncodedExample) -> None:
-    listed = alternatives(translator, example, 0)
+    listed = alternatives(translator, example, 0).alternatives
     assert find_token(translator, listed[0].piece, listed) == listed[0].token
     assert find_token(translator, "w5") == translator.system.target_tokenizer.encode("w5")[0]
     with pytest.raises(ConfigError, match="expected one token of the target vocabulary"):
@@ -104,7 +107,7 @@ def test_tokens_are_found_by_spelling(translator: Translator, example: EncodedEx
 
 def test_a_position_past_the_end_raises_an_error(translator: Translator, example: EncodedExample) -> None:
     last = len(example.target.ids)
-    assert alternatives(translator, example, last)
+    assert alternatives(translator, example, last).alternatives
     with pytest.raises(ConfigError, match=f"given target position {last + 1}, expected 0 to {last}"):
         alternatives(translator, example, last + 1)
 

@@ -41,7 +41,7 @@ def test_the_grid_and_the_table_of_heads_have_each_head_with_its_figures(transla
 def test_the_cost_of_each_part_is_that_of_the_cost_record(translator: heedful.Translator) -> None:
     result = heedful.inspection.cost(translator, rows=2, tokens=4)
     section = Page(result.html()).sections["Cost"]
-    assert "<pre" not in result.html().split("<main>")[1].split("</main>")[0]
+    assert "<pre" not in result.html().split("<template")[1].split("</template>")[0]
     bars = iter(section["bars"])
     for name, table in zip(result.phases, section["tables"], strict=False):
         record = PHASES[name](translator.model, Size(2, 4, 4))

@@ -7,10 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from serving.running_server import Running
+from serving.running_server import Running, run_server
+from tiny_tasks import write_tiny_recipe
+from workshop import heed
 
 import heedful
 from heedful import inspection
+from heedful.inspection.measures.alignment_heads import Aligner, AlignmentHead
+from heedful.inspection.measures.alignment_links import LinkRule
 from heedful.serving.runs_api import list_checkpoints, name_runs
 from heedful.serving.studio import FILES
 from heedful.training.metrics_log import read_metrics
@@ -42,6 +46,49 @@ def test_models_are_listed_with_their_heads_and_analyses(server: Running) -> Non
     assert models["skip_thought"]["attention"] == []
 
 
+def test_models_are_listed_with_their_inputs_and_search_options(server: Running) -> None:
+    models = {one["id"]: one for one in server.http.get("/api/models").json()["models"]}
+    assert models["span"]["inputs"] == ["question", "context"] and models["classification"]["inputs"] == ["text"]
+    assert models["translation"]["search"]["max_extra"] == 3 and "dictionary" not in models["translation"]["search"]
+    assert models["tagging"]["search"] is None
+
+
+def test_the_example_of_generated_data_is_one_of_its_sentences(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("translation", tmp_path)
+    data = 'data={builtin="reverse", batch_tokens=128}'
+    assert heed("train", recipe, data, "training.steps=1", "--run", tmp_path / "toy") == 0
+    with run_server(tmp_path / "toy") as running:
+        (model,) = running.http.get("/api/models").json()["models"]
+    expected = next(heedful.load(tmp_path / "toy").sample_texts("test")).source
+    assert model["example"] == expected and heedful.load(tmp_path / "toy").unknown_words(model["example"]) == []
+
+
+def test_why_is_answered_as_in_python(server: Running, tiny_runs: dict[str, Path]) -> None:
+    history = ["the dog", "dog runs", "a cow"]
+    chat, retrieval = heedful.ChatBot.load(tiny_runs["chat"]), heedful.Retriever.load(tiny_runs["retrieval"])
+    found = server.http.post("/api/why", json={"model": "chat", "history": history, "reply": "cow eats"}).json()
+    expected = chat.why(history, "cow eats")
+    assert [turn["weight"] for turn in found["turns"]] == pytest.approx([turn.weight for turn in expected.turns], abs=1e-5)
+    assert sum(turn["weight"] for turn in found["turns"]) == pytest.approx(1, abs=1e-5)
+    found = server.http.post("/api/why", json={"model": "retrieval", "history": history, "reply": "cow eats"}).json()
+    stored = retrieval.why(history, "cow eats").answers
+    assert [(one["text"], one["score"]) for one in found["neighbors"]] == [
+        (one.text, pytest.approx(one.score, abs=1e-5)) for one in stored
+    ]
+    refused = server.http.post("/api/why", json={"model": "tagging", "history": ["a"], "reply": "b"})
+    assert refused.status_code == 400 and "replies to no dialogue" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("task", ["embedding", "skip_thought"])
+def test_similarity_is_the_cosine_of_the_embeddings(task: str, server: Running, tiny_runs: dict[str, Path]) -> None:
+    fields = {"model": task, "texts": ["cat sees"], "others": ["cat sees", "dog runs"]}
+    (found,) = server.http.post("/api/similarity", json=fields).json()["similarity"]
+    (expected,) = heedful.Embedder.load(tiny_runs[task]).similarity(["cat sees"], ["cat sees", "dog runs"]).tolist()
+    assert found == pytest.approx(expected, abs=1e-5) and found[0] == pytest.approx(1, abs=1e-5)
+    refused = server.http.post("/api/similarity", json=fields | {"model": "translation"})
+    assert refused.status_code == 400 and refused.json()["error"].endswith("which computes no embeddings")
+
+
 @pytest.mark.parametrize(("kind", "by"), [("cross", "weights"), ("encoder", "rollout"), ("decoder", "norms")])
 def test_the_grid_has_the_values_of_every_head(kind: str, by: str, server: Running, tiny_runs: dict[str, Path]) -> None:
     fields = {"model": "translation", "text": "w1 w2 w3", "kind": kind, "by": by}
@@ -55,6 +102,34 @@ def test_the_grid_has_the_values_of_every_head(kind: str, by: str, server: Runni
             assert (one["queries"], one["keys"]) == (expected["queries"], expected["keys"])
             for row, other in zip(values, expected["values"], strict=True):
                 assert row == pytest.approx(other, abs=2e-5)
+
+
+def test_tokens_are_merged_into_words_and_special_tokens_are_marked(server: Running) -> None:
+    fields = {"model": "translation", "text": "w1 w2 w3", "target": "w3 w2 w1", "kind": "cross"}
+    tokens, words = (server.http.post("/api/attention", json={**fields, "words": one}).json() for one in (False, True))
+    for by_token, by_word in zip(tokens["maps"], words["maps"], strict=True):
+        assert (by_token["query_words"][-1], by_token["key_words"][-1]) == (-1, -1)  # the end token
+        assert (by_word["queries"], by_word["keys"]) == (["w3", "w2", "w1"], ["w1", "w2", "w3"])
+        for one, other in zip(by_token["values"], by_word["values"], strict=True):
+            for query, row in enumerate(other):
+                pieces = [one[at] for at, word in enumerate(by_token["query_words"]) if word == query]
+                for key, value in enumerate(row):
+                    sums = [sum(row[at] for at, word in enumerate(by_token["key_words"]) if word == key) for row in pieces]
+                    assert value == pytest.approx(sum(sums) / len(sums), abs=1e-5)
+
+
+def test_words_are_aligned_by_the_given_heads(server: Running, tiny_runs: dict[str, Path]) -> None:
+    fields = {"model": "translation", "text": "w1 w2", "target": "w2 w1", "heads": "1.0", "row": 0.5}
+    found = server.http.post("/api/alignment", json=fields).json()
+    predictor = heedful.load(tiny_runs["translation"])
+    expected = inspection.alignment(
+        predictor, [("w1 w2", "w2 w1")], aligner=Aligner((AlignmentHead(1, 0),), rule=LinkRule(0.5))
+    )
+    assert found["pharaoh"] == expected.pharaoh()[0] and found["aligner"]["heads"] == ["1.0"]
+    for row, other in zip(found["weights"], expected.weights[0].tolist(), strict=True):
+        assert row == pytest.approx(other, abs=1e-6)
+    wrong = server.http.post("/api/alignment", json={**fields, "heads": "7.7"})
+    assert wrong.status_code == 400 and "unknown head 7.7" in wrong.json()["error"]
 
 
 def test_a_wrong_kind_of_attention_is_an_error(server: Running) -> None:

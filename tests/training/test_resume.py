@@ -65,6 +65,8 @@ def test_a_run_killed_three_times_ends_with_identical_weights(tmp_path: Path, ca
     assert "continuing from step" in capsys.readouterr().err
     assert heed("train", recipe, "--run", tmp_path / "whole", "--device", "cpu") == 0
     assert kill.fingerprint(run, last) == kill.fingerprint(tmp_path / "whole", last)
+    samples = (run / "samples.jsonl").read_text()
+    assert samples == (tmp_path / "whole" / "samples.jsonl").read_text() and samples.count("\n") == -(-last // 30)
 
 
 @pytest.mark.parametrize("dictionary", [False, True])

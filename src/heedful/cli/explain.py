@@ -43,7 +43,7 @@ def explain(
     head: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Head, counted from 0.")] = 0,
     token: Annotated[str | None, typer.Option(help="The query: a token, or its index from 0.")] = None,
     step: Annotated[bool, typer.Option("--step", help="Explain one training step on the text.")] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="Explain the search tree of its translation.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Explain the search tree of its output.")] = False,
     batch: Annotated[bool, typer.Option("--batch", help="Explain how the texts become a batch.")] = False,
     search: Search = None,
     html: Html = None,

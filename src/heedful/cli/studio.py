@@ -17,7 +17,9 @@ DEMO = Path("runs/demo")
 def studio(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(help="Run folders. Default: runs/demo, the model of `heed demo`; without it, only the tour."),
+        typer.Argument(
+            help="Run folders. Default: runs/demo, the model of `heed demo`; without it, the tour and its training."
+        ),
     ] = None,
     watch: Annotated[list[Path] | None, typer.Option(help="Folder whose training runs are shown, such as runs.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -29,10 +31,12 @@ def studio(
 ) -> None:
     """Open a page to use models, look inside them and follow their training.
 
-    It is served by the server of `heed serve` and needs no network. Ctrl-C ends it."""
+    It is served by the server of `heed serve` and needs no network. Without a run, the page offers a recorded tour and trains
+    the demo model. Ctrl-C ends it, and training is saved."""
     try:
+        from heedful.serving.demo_training import DemoTraining
         from heedful.serving.limits import Limits
-        from heedful.serving.served import Loading
+        from heedful.serving.served import Loading, Served
         from heedful.serving.server import Access, listen, make_service
         from heedful.serving.server import serve as serve_forever
     except ModuleNotFoundError as error:
@@ -42,13 +46,18 @@ def studio(
     for folder in watch or []:
         if not folder.is_dir():
             raise ConfigError(f"--watch: given {str(folder)!r}, expected a folder of runs")
-    chosen = runs or ([str(DEMO)] if DEMO.is_dir() else [])
+    trained = any((DEMO / "checkpoints").glob("step-*"))
+    chosen = runs or ([str(DEMO)] if trained else [])
     if not chosen:
-        print_message(f"There is no {DEMO}: the page opens with the tour, a recorded model. `heed demo` trains one in minutes.")
+        print_message(f"There is no model in {DEMO}: the page opens with the tour, a recorded model, and can train one.")
     access = Access(host, port)
     with listen(access) as listener:
-        service = make_service(chosen, Loading(checkpoint, device), Limits(), access, None)
+        loading, limits = Loading(checkpoint, device, in_process=False), Limits()  # for one person, a thread is enough
+        service = make_service(chosen, loading, limits, access, None)
         service.watched = watch or []
+        if not chosen:
+            service.demo = DemoTraining(DEMO, lambda: Served(DEMO, None, loading, limits, service.metrics), service.add)
+            service.watched = [*service.watched, DEMO]
         url = url_of(listener)
 
         def report() -> None:
@@ -59,4 +68,8 @@ def studio(
             if not no_browser:
                 typer.launch(url)
 
-        serve_forever(service, listener, report)
+        try:
+            serve_forever(service, listener, report)
+        finally:
+            if service.demo is not None:
+                service.demo.close()

@@ -16,20 +16,18 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from heedful.errors import ConfigError
 from heedful.inspection.drawing.figure import Figure
-from heedful.inspection.drawing.markup import escape
+from heedful.inspection.drawing.markup import escape, escape_document
 from heedful.inspection.drawing.plots import replace_missing_glyphs
 from heedful.inspection.drawing.plots import save as save_figure
 from heedful.inspection.drawing.svg import as_svg
-from heedful.inspection.page import Numbers, Section, write_page
+from heedful.inspection.page import Content, Section, write_page
 from heedful.inspection.page.blocks import Block
 from heedful.storage.writing import output_bytes
 
-FOOTER = "Written by heedful. This file is self-contained and makes no network requests."
-EMPTY_PAGE: dict[str, Any] = {"source": None, "target": None, "marks": [], "labels": [], "kinds": [], "words": None}
 FIGURES = (".svg", ".png", ".pdf")
 
 
@@ -40,6 +38,8 @@ class Result:
     >>> [result.save(f"lens{suffix}").name for suffix in (".json", ".txt", ".svg", ".html")]
     ['lens.json', 'lens.txt', 'lens.svg', 'lens.html']
     """
+
+    analysis: ClassVar[str] = ""  # its name at /api/inspect, where a view of the studio shows such a result
 
     @property
     def title(self) -> str:
@@ -67,15 +67,19 @@ class Result:
         """The result as a drawing."""
         raise ConfigError(f"{type(self).__name__} has no figure", hint="use text() or html()")
 
+    def options(self) -> dict[str, Any]:
+        """The options with which a view of the studio asks for this result, besides the number of sentences."""
+        return {}
+
     def section(self) -> Section:
-        return Section(self.title, self.blocks(), self.to_dict())
+        return Section(self.title, self.blocks(), self.to_dict(), self.analysis, self.options())
 
     def svg(self) -> str:
         return as_svg(self.figure())
 
     def html(self) -> str:
-        content = EMPTY_PAGE | {"title": list(self.subject), "facts": []}
-        return write_page(f"Model inspection: {self.title}", FOOTER, content, Numbers(0), (self.section(),))
+        content = Content(self.subject, [self.section()], text=self.subject[0])
+        return write_page(f"Model inspection: {self.title}", content)
 
     def contents(self) -> dict[str, Callable[[], str | bytes]]:
         """The content of a file by its suffix, besides figures."""
@@ -99,8 +103,8 @@ class Result:
     def _repr_html_(self) -> str:
         """The page in an iframe, which separates its styles from those of the notebook."""
         return (
-            f'<iframe srcdoc="{escape(self.html())}" title="{escape(self.title)}" '
-            'style="width:100%;height:900px;border:0" sandbox="allow-scripts"></iframe>'
+            f"<iframe srcdoc='{escape_document(self.html())}' "
+            f'title="{escape(self.title)}" style="width:100%;height:900px;border:0" sandbox="allow-scripts"></iframe>'
         )
 
 

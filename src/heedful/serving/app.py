@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from heedful.serving import inspect_api, libretranslate, openai, predict_api, runs_api, status, studio
+from heedful.serving import compare_api, inspect_api, libretranslate, openai, predict_api, runs_api, status, studio
 from heedful.serving.body import parse, read_fields
 from heedful.serving.calls import Call, Endpoint, Service
 from heedful.serving.failures import ApiError, api_error
@@ -30,7 +30,7 @@ NAME = "heedful.endpoint"  # in the scope: the endpoint of a request
 
 def create_app(service: Service) -> ASGIApp:
     """The application with all of its middleware."""
-    modules = (libretranslate, openai, predict_api, inspect_api, runs_api, status, studio)
+    modules = (libretranslate, openai, predict_api, inspect_api, compare_api, runs_api, status, studio)
     endpoints = [endpoint for module in modules for endpoint in module.ENDPOINTS]
     described = document(endpoints, keys=bool(service.keys))
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import Field
 
+from heedful.config.base import plain
 from heedful.inspection.analyses.summary import attentions_of, list_analyses
 from heedful.inspection.result import replace_non_finite
 from heedful.search import SearchConfig
@@ -99,17 +101,38 @@ def abilities(served: Served) -> Options:
         heads.setdefault(one.kind.name, {})[one.layer] = one.heads
     listed = {arguments.split()[0] for arguments in list_analyses(served.predictor)} - {"report"}
     return {
-        "example": served.canary,
+        "example": example_text(served),
         "generates": generates(served.predictor),
         "reads_turns": reads_turns(served.predictor),
         "translates": isinstance(served.predictor, Translator),
+        "inputs": list(served.predictor.input_names),
         "options": sorted(known_options(served.task)),
+        "search": search_defaults(served),
         "attention": [
             {"kind": kind, "layers": [{"layer": layer, "heads": count} for layer, count in layers.items()]}
             for kind, layers in heads.items()
         ],
         "analyses": sorted(listed | ({"explain", "pruning_curve"} if heads else set())),
     }
+
+
+@cache
+def example_text(served: Served) -> str:
+    """A text to try: of generated data, whose words the model knows, the first test example; else that of the task; none for a
+    model of numbers."""
+    if served.predictor.run.model.numeric_inputs:
+        return ""
+    if not getattr(served.predictor.run.data, "builtin", None) or reads_turns(served.predictor):
+        return served.canary
+    sample = next(served.predictor.sample_texts("test"))
+    return sample.source or sample.target or served.canary
+
+
+def search_defaults(served: Served) -> Options | None:
+    """The search options of the run; None: its predictions are not searched for."""
+    if "predict" not in find_command(served.task).search:
+        return None
+    return {name: value for name, value in plain(served.predictor.run.search).items() if name != "dictionary"}
 
 
 ENDPOINTS = [

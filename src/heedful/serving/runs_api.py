@@ -1,7 +1,9 @@
 """Training runs: their state, metrics and checkpoints, read from the files of their folders while they train.
 
     GET /api/runs                         all runs
+    POST /api/demo                        train the demo model, in a studio without a run
     GET /api/runs/demo/metrics            the records of metrics.jsonl
+    GET /api/runs/demo/samples            the records of samples.jsonl: outputs for validation examples
     GET /api/runs/demo/checkpoints        whether each checkpoint agrees with its manifest
 
 The runs are those of the models and those below the folders given to `heed studio --watch`. A request names a run; the name is
@@ -14,14 +16,18 @@ import asyncio
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from heedful.errors import CheckpointError, HeedfulError
 from heedful.inspection.result import replace_non_finite
 from heedful.runs.listing import find_runs, summarize_run
+from heedful.serving.body import Body
 from heedful.serving.calls import Call, Endpoint, Service
 from heedful.serving.failures import ApiError
 from heedful.storage.manifest import NAME
+from heedful.training import samples_log
 from heedful.training.checkpoint import verify
 from heedful.training.metrics_log import read_metrics
 from heedful.training.retention import best_folder, steps
@@ -57,7 +63,9 @@ def find_run(call: Call) -> tuple[str, Path]:
 
 async def runs(call: Call, given: None) -> Any:
     named = await asyncio.to_thread(runs_of, call.service)
-    return {"runs": await asyncio.to_thread(lambda: [describe_run(name, folder) for name, folder in named.items()])}
+    found = await asyncio.to_thread(lambda: [describe_run(name, folder) for name, folder in named.items()])
+    demo = call.service.demo
+    return {"runs": found, "demo": None if demo is None else demo.describe()}
 
 
 def describe_run(name: str, folder: Path) -> dict[str, Any]:
@@ -74,6 +82,23 @@ async def metrics(call: Call, given: None) -> Any:
     name, folder = find_run(call)
     records = await asyncio.to_thread(read_metrics, folder / "metrics.jsonl")
     return replace_non_finite({"name": name, "records": records})
+
+
+class DemoFields(Body):
+    action: Literal["start", "stop"] = Field(description="Start or continue training, or save and stop.")
+
+
+async def train_demo(call: Call, given: DemoFields) -> Any:
+    demo = call.service.demo
+    if demo is None:
+        raise ApiError(404, "this server trains no model; `heed studio` without a run offers it")
+    await asyncio.to_thread(demo.start if given.action == "start" else demo.stop)
+    return demo.describe()
+
+
+async def samples(call: Call, given: None) -> Any:
+    name, folder = find_run(call)
+    return {"name": name, "records": await asyncio.to_thread(read_metrics, folder / samples_log.NAME)}
 
 
 async def checkpoints(call: Call, given: None) -> Any:
@@ -130,6 +155,8 @@ def hide(text: str, folder: Path, name: str) -> str:
 
 ENDPOINTS = [
     Endpoint("GET", "/api/runs", runs, "List the training runs, with their state"),
+    Endpoint("POST", "/api/demo", train_demo, "Train the demo model, in a studio without a run", fields=DemoFields),
     Endpoint("GET", "/api/runs/{run}/metrics", metrics, "The metrics of a training run, in order"),
+    Endpoint("GET", "/api/runs/{run}/samples", samples, "Outputs for validation examples, over the steps of a run"),
     Endpoint("GET", "/api/runs/{run}/checkpoints", checkpoints, "The checkpoints of a run, verified"),
 ]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from heedful.errors import Interrupted, lookup
 from heedful.nn.losses import Loss
 from heedful.storage.folders import remove
-from heedful.training import checkpoint, environment, retention
+from heedful.training import checkpoint, environment, retention, samples_log
 from heedful.training.averaging import RunningAverage, mean_weights
 from heedful.training.config import TrainingConfig
 from heedful.training.cuda_graphs import graph_accumulation, graph_recorder
@@ -27,6 +27,7 @@ from heedful.training.metrics_log import truncate_metrics
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import make_optimizer, optimizer_tensors, restore_optimizer
 from heedful.training.progress import Progress, long_run_warning
+from heedful.training.samples_log import Sample, append_samples, is_logged
 from heedful.training.saved_state import load_saved, load_train_state, parse_state, require_tensors, require_train_state
 from heedful.training.schedules import SCHEDULES, advance
 from heedful.training.signals import Stop
@@ -55,7 +56,8 @@ class StreamedBatch(NamedTuple):
 class Validation(NamedTuple):
     metrics: dict[str, float]
     signatures: dict[str, str]  # of metrics that have one, such as sacreBLEU's
-    samples: list[str]
+    samples: list[str]  # lines to print
+    outputs: Sequence[Sample] = ()  # examples for samples.jsonl
 
 
 class TaskDeclaration(Protocol):
@@ -167,7 +169,7 @@ class Trainer:
         for error in errors:
             progress.print(error)
         if folder is None:
-            truncate_metrics(self.run / "metrics.jsonl", 0)
+            self.truncate_logs(0)
             return
         tensors, state = checkpoint.load(folder)
         saved = parse_state(folder, state)
@@ -177,7 +179,7 @@ class Trainer:
         restore_optimizer(self.optimizer, self.model, require_tensors(tensors, "optimizer", folder), folder)
         if self.average is not None:
             self.average.restore(require_tensors(tensors, "average", folder), folder)
-        truncate_metrics(self.run / "metrics.jsonl", self.train_state.step)
+        self.truncate_logs(self.train_state.step)
         for change in environment.list_changes(saved.environment):
             progress.print(f"{change}; results may differ from those of an uninterrupted run")
         self.point_best()  # the process may have been killed between writing a checkpoint and its link
@@ -186,6 +188,11 @@ class Trainer:
         if not self.train_state.is_over(self.config.steps, self.pace.limit):
             self.train_state.resume(self.config.steps, self.pace.limit)
         progress.print(f"continuing from step {self.train_state.step}")
+
+    def truncate_logs(self, step: int) -> None:
+        """Remove the records of steps that will be trained again."""
+        for name in ("metrics.jsonl", samples_log.NAME):
+            truncate_metrics(self.run / name, step)
 
     def average_is_current(self) -> bool:
         """Whether checkpoints were already averaged at this step."""
@@ -223,22 +230,26 @@ class Trainer:
         """Validate the model, or its moving average; return whether it is among the best so far."""
         began = self.watch.clock()
         with self.average.applied_to(self.model) if self.average else nullcontext():
-            samples = self.score()
+            validation = self.score()
         self.pace.validation = self.watch.clock() - began
         placed = self.train_state.record_validation(self.metrics[self.config.metric], self.direction, self.config.keep_best)
         best = "  (best so far)" if self.train_state.stale == 0 else ""
-        progress.report_validation(self.train_state.step, self.metrics, samples, remark=best)
+        progress.report_validation(self.train_state.step, self.metrics, validation.samples, remark=best)
+        if validation.outputs and (
+            self.train_state.step == self.last or is_logged(self.train_state.step, self.config.validate_every)
+        ):
+            append_samples(self.run / samples_log.NAME, self.train_state.step, validation.outputs)
         return placed
 
-    def score(self) -> list[str]:
-        """Validate the current weights of the model and store the metrics; return samples to print."""
+    def score(self) -> Validation:
+        """Validate the current weights of the model and store the metrics."""
         self.model.eval()
         validation = self.task.validate(self.model)
         self.model.train()
         undeclared = validation.metrics.keys() - self.task.config.metrics.keys()
         assert not undeclared, f"the task must declare whether lower or higher is better for: {', '.join(sorted(undeclared))}"
         self.metrics, self.signatures = validation.metrics, validation.signatures
-        return validation.samples
+        return validation
 
     def save(self) -> Path:
         self.folder.check()
@@ -303,6 +314,7 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
             began = clock()
             report, norm, learning_rate = trainer.update([next(stream) for _ in range(config.accumulate)])
             extra: dict[str, float | Tensor] = {"rate": learning_rate, "norm": norm, "epoch": train_state.epoch}
+            extra["skipped"] = trainer.guard.recently_skipped(train_state.step)
             progress.report_update(train_state.step, report, extra, left=trainer.seconds_left())
             finish_update(trainer, progress, stop, began)
     if out_of_patience(trainer) and train_state.step < trainer.last and not already_done:
@@ -375,7 +387,7 @@ def average_checkpoints(trainer: Trainer, progress: Progress) -> None:
     samples: list[str] = []
     if [retention.number(folder) for folder in folders] != [train_state.step]:  # else it was just validated
         trainer.model.load_state_dict(weights)
-        samples = trainer.score()
+        samples = trainer.score().samples
     value = trainer.metrics[config.metric]
     kept = trainer.best_average()
     improved = is_better(value, kept[1] if kept else train_state.best[0][1], trainer.direction)

@@ -63,6 +63,10 @@ class NonFiniteGuard:
             )
         return False
 
+    def recently_skipped(self, step: int) -> int:
+        """The number of skipped updates in the window that ends at this step, as far as their flags were read."""
+        return sum(earlier > step - WINDOW for earlier in self.bad)
+
     def as_dict(self) -> dict[str, object]:
         return {"scale": self.scale, "good": self.good, "bad": self.bad}
 

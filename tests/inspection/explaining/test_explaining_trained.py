@@ -16,7 +16,7 @@ from workshop import WORDS
 from heedful.errors import ConfigError
 from heedful.inspection.explaining import html, text, trained, training_step
 from heedful.inspection.explaining.stages import Explanation, Stage
-from heedful.inspection.explaining.trained import HeadChoice, batch, choose_query
+from heedful.inspection.explaining.trained import HeadChoice, batch, choose_query, find_token
 from heedful.models import MODELS
 from heedful.search import SearchConfig
 from heedful.tasks.encoded_example import TokenLoss
@@ -120,6 +120,11 @@ def test_the_default_query_is_a_central_word_that_attends_to_a_word() -> None:
     assert choose_query(["</s>"], keys, torch.eye(5)[:1], specials) == 0  # without words
 
 
+def test_a_number_is_a_token_if_there_is_one_and_with_a_mark_an_index() -> None:
+    tokens = ["▁2", "▁1", "▁1", "</s>"]
+    assert [find_token(tokens, given) for given in ("1", "2", "3", "#1", "#2")] == [1, 0, 3, 1, 2]
+
+
 def test_the_text_names_the_key_with_the_largest_weight(system: System) -> None:
     for family in ("transformer", "luong"):
         explanation = explain_head(system_of(family), SENTENCE, HeadChoice("cross"), CONFIG, "w7 w2 w5")
@@ -138,6 +143,7 @@ def test_the_text_names_the_key_with_the_largest_weight(system: System) -> None:
         (HeadChoice("cross", head=2), r"head: given 2, expected 0 to 1"),
         (HeadChoice("cross", token="w9"), "token: given 'w9', expected one of: .*w7 .*w2 </s>; or its index, 0 to 2"),
         (HeadChoice("cross", token="3"), "token: given '3'"),
+        (HeadChoice("cross", token="#3"), "token: given '#3'"),
     ],
 )
 def test_a_wrong_choice_raises_an_error_that_lists_the_alternatives(system: System, choice: HeadChoice, sentence: str) -> None:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from studio.studio_pages import IN_BROWSER
 
 from heedful.inspection.explaining.html import render
 from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage
 from heedful.inspection.explaining.trained import TOPICS
 from heedful.inspection.explaining.tree import Node, Tree
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+pytestmark = IN_BROWSER
 HIDDEN = """() => [...document.querySelectorAll('svg text')].filter(text => {
     const [one, card] = [text, text.closest('.scroll')].map(part => part.getBoundingClientRect());
     return one.right > card.right + 1 || one.right > innerWidth; }).length"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
 
 
 def straight(words: int) -> Explanation:

@@ -125,6 +125,13 @@ class AlignmentResult(Result):
             ]
         return result | {"links": [sorted(line) for line in self.links]}
 
+    def first_pair(self) -> dict[str, Any]:
+        """The words, weights and links of the first pair, and how they were computed."""
+        pair = self.pairs[0]
+        words = {"source": pair.source.split(), "target": pair.target.split()}
+        links = {"links": sorted(self.links[0]), "pharaoh": self.pharaoh()[0], "weights": self.weights[0].tolist()}
+        return words | links | {"aligner": aligner_to_dict(self.aligner)}
+
     def text(self) -> str:
         parts = ["\n".join([*self.header(), self.settings])]
         if self.scores is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from heedful.errors import ConfigError
 from heedful.evaluation.tables import table
@@ -39,9 +39,12 @@ class AlternativesResult(Result):
     True
     """
 
+    analysis: ClassVar[str] = "alternatives"
+
     example: ExampleText
     position: int  # of the target, from 0
     alternatives: list[Alternative]  # most probable first
+    entropy: float  # of the distribution over all tokens at this position, in bits
     instead: Forced | None = None  # the output with another token at this position
 
     @property
@@ -52,14 +55,21 @@ class AlternativesResult(Result):
     def subject(self) -> Sequence[str]:
         return self.example.subject
 
+    def options(self) -> dict[str, Any]:
+        return {"position": self.position} | ({} if self.instead is None else {"instead": self.instead.token})
+
     def to_dict(self) -> dict[str, Any]:
-        listed = {"at": self.position, "alternatives": [one._asdict() for one in self.alternatives]}
+        listed = {
+            "at": self.position,
+            "entropy": self.entropy,
+            "alternatives": [one._asdict() for one in self.alternatives],
+        }
         forced = {} if self.instead is None else {"instead": self.instead._asdict()}
         return self.example.to_dict() | listed | forced
 
     def text(self) -> str:
         forced = [] if self.instead is None else [self.describe_forced(self.instead)]
-        return "\n\n".join([self.example.numbered(), table(self.rows("<- target")), *forced])
+        return "\n\n".join([self.example.numbered(), f"{table(self.rows('<- target'))}\n{self.describe_entropy()}", *forced])
 
     def blocks(self) -> list[Block]:
         shares = [one.probability for one in self.alternatives]
@@ -68,12 +78,16 @@ class AlternativesResult(Result):
             Words(f"Target tokens by position: {self.example.numbered()}", "hint"),
             Heading(f"Alternative tokens at target position {self.position}"),
             Table([("token", *head[1:]), *rows], "alternatives", {1: shares}),
+            Words(f"{sentence(self.describe_entropy())}.", "hint"),
         ]
         return blocks if self.instead is None else [*blocks, Words(sentence(self.describe_forced(self.instead)))]
 
     def rows(self, mark: str) -> list[tuple[str, ...]]:
         rows = [(one.piece, f"{one.probability:.4f}", mark * one.chosen) for one in self.alternatives]
         return [(f"position {self.position}", "probability", ""), *rows]
+
+    def describe_entropy(self) -> str:
+        return f"entropy of the distribution: {self.entropy:.3f} bits"
 
     @staticmethod
     def describe_forced(forced: Forced) -> str:
@@ -97,11 +111,11 @@ def alternatives(
     'w3'
     """
     example = predictor.encode_example(text, target, config if target is None else None)
-    listed = alternatives_of(predictor, example, position)
+    listed, entropy = alternatives_of(predictor, example, position)
     if instead is None:
         if target is not None and config is not None:
             raise ConfigError("search options have no effect with a given target", hint="remove one of them")
-        return AlternativesResult(example_text(example), position, listed)
+        return AlternativesResult(example_text(example), position, listed, entropy)
     token = find_token(predictor, instead, listed)
     decoded = predictor.decode_example(example, [*example.target.ids[:position], token], config)
     if decoded is None:
@@ -111,4 +125,4 @@ def alternatives(
         )
     spelled = example.outputs.spell([token])[0]
     forced = Forced(spelled, decoded.text, decoded.log_probability, decoded.score)
-    return AlternativesResult(example_text(example), position, listed, forced)
+    return AlternativesResult(example_text(example), position, listed, entropy, forced)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -24,11 +24,12 @@ from heedful.inspection.drawing.text_heatmap import draw_text_heatmap
 from heedful.inspection.measures.alignment_links import links
 from heedful.inspection.measures.attention_maps import AttentionMap
 from heedful.inspection.measures.attention_norms import entropy
-from heedful.inspection.measures.trace import Trace, Views, trace_example, views_of
-from heedful.inspection.page import Section, write_page
+from heedful.inspection.measures.merge_words import merge_into_words
+from heedful.inspection.measures.trace import Trace, Views, trace_example, views_of, words_of
+from heedful.inspection.page import Content, Section, write_page
 from heedful.inspection.page.blocks import Block, Lines, Pictures, Table, Words
-from heedful.inspection.page.trace_content import trace_content, words_of
-from heedful.inspection.result import FOOTER, Result
+from heedful.inspection.page.trace_content import trace_content
+from heedful.inspection.result import Result
 from heedful.search import SearchConfig
 from heedful.tasks.predictor import Predictor
 
@@ -40,9 +41,6 @@ VALUES = {
     "rollout": "share of the input, all heads and all lower layers combined",
 }
 NOTE = "Attention weights are not an explanation."
-TRACE_FOOTER = FOOTER.replace(
-    "heedful. ", "heedful. The row of an output token is the attention from the step that predicts it. "
-)
 
 
 class Selection(NamedTuple):
@@ -107,6 +105,17 @@ class AttentionResult(Result):
         """Soft alignment, (target words, source words): the mean of all heads that attend to the source."""
         return torch.cat(list(self.views.words.values())).mean(0) if self.views.words else None
 
+    @property
+    def token_weights(self) -> Tensor | None:
+        """Attention from the step that predicts each target token to each source token, (target tokens, source tokens): the
+        mean of all heads that attend to the source."""
+        source, target = self.trace.example.source, self.trace.example.target
+        if source is None or not self.views.words:
+            return None
+        to_source = [one for one in self.trace.maps if one.kind.queries == "target" and one.kind.keys in ("source", "both")]
+        heads = torch.cat([one.weights[:, : len(target.ids), : len(source.ids)] for one in to_source])
+        return heads.mean(0)
+
     def to_dict(self) -> dict[str, Any]:
         shown = self.example
         result: dict[str, Any] = {
@@ -124,21 +133,29 @@ class AttentionResult(Result):
             source, target = words
             aligned = {"source": source, "target": target, "weights": self.alignment.tolist()}
             result["alignment"] = aligned | {"links": sorted(map(list, links(self.alignment)))}
+            if self.token_weights is not None:
+                tokens = {"source_words": shown.source_words, "target_words": shown.target_words}
+                result["alignment"]["tokens"] = tokens | {"weights": self.token_weights.tolist()}
         return result | {"by": self.selection.by, "heads": [one._asdict() for one in self.heads()]}
 
-    def all_maps(self) -> dict[str, Any]:
-        """The values of every head of the selected kind and layer, rounded to 6 decimals: what a grid of heads shows."""
-        maps = [
-            {
-                "kind": one.kind.name,
-                "layer": one.layer,
-                "queries": self.trace.queries(one),
-                "keys": self.trace.keys(one),
-                "values": [[[round(value, 6) for value in row] for row in head] for head in self.values_of(one).tolist()],
-            }
-            for one in self.displayable_maps()
-        ]
-        return {"source": self.example.source, "target": self.example.target, "by": self.selection.by, "maps": maps}
+    def all_maps(self, words: bool = False) -> dict[str, Any]:
+        """The values of every head of the selected kind and layer, rounded to 6 decimals: what a grid of heads shows.
+
+        words: merge the tokens of a word, the mean over queries and the sum over keys; start and end tokens are left out."""
+        maps = []
+        for one in self.displayable_maps():
+            queries, keys = self.trace.query_words(one), self.trace.key_words(one)
+            names, values = (self.trace.queries(one), self.trace.keys(one)), self.values_of(one)
+            if words:
+                names = self.trace.word_labels(one)
+                values = torch.stack([merge_into_words(head.float().cpu(), keys, queries) for head in values])
+                queries, keys = (list(range(len(side))) for side in names)
+            numbers = [[[round(value, 6) for value in row] for row in head] for head in values.tolist()]
+            sides = {"queries": names[0], "keys": names[1], "query_words": queries, "key_words": keys}
+            maps.append({"kind": one.kind.name, "layer": one.layer, **sides, "values": numbers})
+        heads = [] if words else [summary._asdict() for summary in self.heads()]
+        shown = {"source": self.example.source, "target": self.example.target, "by": self.selection.by}
+        return shown | {"maps": maps, "heads": heads}
 
     def text(self) -> str:
         shown = self.example
@@ -165,12 +182,14 @@ class AttentionResult(Result):
         return attention_figure(self)
 
     def html(self) -> str:
-        return self.page(())
+        return write_page(f"Model inspection: {' → '.join(self.subject)}", self.content(()))
 
-    def page(self, sections: Sequence[Section]) -> str:
-        """The interactive page, with sections of other results below."""
-        content, numbers = trace_content(self.trace, self.views, list(self.facts))
-        return write_page(f"Model inspection: {' → '.join(self.subject)}", TRACE_FOOTER, content, numbers, sections)
+    def content(self, others: Sequence[Section]) -> Content:
+        """The page with the attention of every head, and other results. The summary of all heads has no block of its own."""
+        attention, numbers = trace_content(self.trace, self.views)
+        whole = Section(self.title, None, replace(self, selection=ALL).to_dict(), "attention")
+        selected = {name: value for name, value in self.selection._asdict().items() if name != "lines" and value is not None}
+        return Content(self.subject, [whole, *others], self.facts, self.subject[0], attention, numbers, selection=selected)
 
     def contents(self) -> dict[str, Callable[[], str | bytes]]:
         return super().contents() | {".safetensors": self.as_safetensors}

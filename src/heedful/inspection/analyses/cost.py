@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -63,6 +63,8 @@ class CostResult(Result):
     True
     """
 
+    analysis: ClassVar[str] = "cost"
+
     rows: int  # batch size
     tokens: int  # per sentence, on either side
     parameters: int
@@ -75,6 +77,9 @@ class CostResult(Result):
     @property
     def title(self) -> str:
         return "Cost"
+
+    def options(self) -> dict[str, Any]:
+        return {"rows": self.rows, "tokens": self.tokens}
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -20,6 +20,8 @@ class ExampleText(NamedTuple):
     columns: list[str]  # labels of the input tokens: of the source and its end token, or those before the outputs
     label: str | None = None  # the label of the text, or those of its words
     reads_all: bool = False  # every output depends on all input tokens, not only on previous ones
+    source_words: list[int] | None = None  # for each token of the source the index of its word
+    target_words: list[int] | None = None  # the same for the tokens of the target
 
     def to_dict(self) -> dict[str, Any]:
         fields = self._asdict()
@@ -55,4 +57,6 @@ def example_text(example: EncodedExample) -> ExampleText:
         example.inputs if source is None else example.source_tokens,
         example.label,
         example.reads_end,
+        None if source is None else source.words,
+        target.words,
     )

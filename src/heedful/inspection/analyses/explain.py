@@ -3,7 +3,7 @@
 explain("attention")                            a topic
 explain(predictor, "the cat sees the dog")      a head
 explain(predictor, "…", about="step")           a training step
-explain(predictor, "…", about="tree")           the search tree of a translation
+explain(predictor, "…", about="tree")           the search tree of a translation, a reply or a continued text
 explain(predictor, ["…", "…"], about="batch")   from texts to padded tensors
 """
 
@@ -17,6 +17,8 @@ from heedful.inspection.explaining.stages import Explanation
 from heedful.inspection.explaining.trained import TOPICS, HeadChoice, explain_batch, explain_head, explain_search
 from heedful.inspection.explaining.training_step import explain_step
 from heedful.search import SearchConfig
+from heedful.tasks.language.predictor import TextGenerator
+from heedful.tasks.pair_predictor import PairPredictor
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.translation.predictor import Translator
 
@@ -56,24 +58,26 @@ def explain(
         return lookup(subject, TOPICS, "topic")[1]()
     check_options(about, given, targets, choice)
     if about == "tree":
-        translator = translator_of(subject, about)
-        return explain_search(translator, given[0], config or subject.run.search)
+        if not isinstance(subject, PairPredictor | TextGenerator):
+            raise ConfigError(
+                f"a search tree is explained for models that generate text; given a run of task {subject.run.task.name!r}",
+                hint="explain a head or a training step",
+            )
+        return explain_search(subject, given[0], config or subject.run.search)
     if about == "batch":
-        translator = translator_of(subject, about)
-        return explain_batch(translator, given, config or subject.run.search, targets)
+        return explain_batch(translator_of(subject), given, config or subject.run.search, targets)
     example = subject.encode_example(given[0], targets[0] if targets else None, config)
     if about == "step":
         return explain_step(subject, example, subject.token_loss(), own=targets is None and not subject.predicts_input)
     return explain_head(subject, example, choice)
 
 
-def translator_of(predictor: Predictor, about: About) -> Translator:
-    """The predictor as a translator, which alone searches for a target."""
+def translator_of(predictor: Predictor) -> Translator:
+    """The predictor as a translator, which alone has sentence pairs."""
     if isinstance(predictor, Translator):
         return predictor
-    name = {"tree": "a search tree", "batch": "a batch of sentence pairs"}[about]
     raise ConfigError(
-        f"{name} is explained for translation only; given a run of task {predictor.run.task.name!r}",
+        f"a batch of sentence pairs is explained for translation only; given a run of task {predictor.run.task.name!r}",
         hint="explain a head or a training step",
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from heedful.data.conllu import read_trees
 from heedful.data.samples import Sample
@@ -74,6 +74,8 @@ class HeadsResult(Result):
     >>> head.kind, head.layer, head.head
     ('encoder', 0, 0)
     """
+
+    analysis: ClassVar[str] = "heads"
 
     corpus: str  # description of the sentences
     sentences: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from heedful.evaluation.tables import table
 from heedful.inspection.analyses.example_text import ExampleText, example_text
@@ -48,6 +48,8 @@ class LensResult(Result):
     >>> result.layers[-1].predicted == result.final
     True
     """
+
+    analysis: ClassVar[str] = "lens"
 
     example: ExampleText
     tokens: list[str]  # the outputs: tokens of the target and its end token, or a label

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from textwrap import fill
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from heedful.errors import ConfigError, HeedfulError
 from heedful.evaluation.tables import table
@@ -73,14 +74,14 @@ class PositionScheme:
     positions: int  # analyzed
     limit: int | None  # positions that it has; None: unlimited
     encoding: Encoding
-    similarity: list[float]  # by distance
+    scores: Tensor  # (position, position), of tokens that differ only in position
+    similarity: list[float]  # the same by distance
     cosine: list[float] | None  # the same; None: no vectors are added
     shape: Shape
     beyond: Extrapolation
     vectors: VectorProbes | None  # None: no vectors are added, or too few
 
     def to_dict(self) -> dict[str, Any]:
-        values = [[round(value, 5) for value in row] for row in self.encoding.values.tolist()]
         result: dict[str, Any] = {
             "class": self.scheme,
             "kind": self.encoding.kind,
@@ -88,7 +89,9 @@ class PositionScheme:
             "limit": self.limit,
             "first": self.encoding.first,
             "columns": self.encoding.columns,
-            "encoding": values,
+            "encoding": rounded(self.encoding.values),
+            "scores": rounded(self.scores),
+            "cosines": None if self.cosine is None else rounded(cosines(self.scores)),
             "similarity": self.similarity,
             "cosine": self.cosine,
             "shape": self.shape._asdict(),
@@ -165,6 +168,8 @@ class PositionsResult(Result):
     >>> list(result.schemes)
     ['encoder_position', 'decoder_position']
     """
+
+    analysis: ClassVar[str] = "positions"
 
     reached: int  # positions seen in training
     schemes: dict[str, PositionScheme]  # by path in the model; (sinusoidal): for comparison with a learned table
@@ -246,12 +251,17 @@ def analyze_scheme(position: Position, reached: int) -> PositionScheme:
         positions=count,
         limit=position.limit,
         encoding=encoded._replace(values=encoded.values.detach().cpu()),
+        scores=similarity.cpu(),
         similarity=by_distance(similarity).tolist(),
         cosine=by_distance(cosines(similarity)).tolist() if has_vectors else None,
         shape=shape_of(similarity),
         beyond=extrapolation(position, reached),
         vectors=probe_vectors(position, count) if has_vectors else None,
     )
+
+
+def rounded(values: Tensor) -> list[list[float]]:
+    return [[round(value, 5) for value in row] for row in values.tolist()]
 
 
 def probe_vectors(position: Position, count: int) -> VectorProbes | None:

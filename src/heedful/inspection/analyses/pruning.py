@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.tables import table
@@ -47,6 +47,8 @@ class PruningResult(Result):
     >>> sorted(result.points[0].heads)
     ['cross', 'decoder', 'encoder']
     """
+
+    analysis: ClassVar[str] = "pruning_curve"
 
     kind: str | None  # of the ablated heads; None: all kinds
     metric: str  # of validation

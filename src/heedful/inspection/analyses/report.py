@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heedful import inspection
 from heedful.errors import ConfigError, lookup
 from heedful.inspection.analyses.attention import AttentionResult
+from heedful.inspection.analyses.report_replies import describe_model, replies_of
 from heedful.inspection.analyses.summary import conditions
-from heedful.inspection.page import Numbers, write_page
+from heedful.inspection.page import Content, write_page
 from heedful.inspection.page.blocks import Block, Heading
-from heedful.inspection.result import EMPTY_PAGE, FOOTER, Result
+from heedful.inspection.result import Result
 from heedful.search import SearchConfig
 from heedful.tasks.predictor import Predictor
 
@@ -37,6 +38,8 @@ class ReportResult(Result):
     results: Mapping[str, Result]
     run: str  # name of the run folder
     family: str
+    replies: Mapping[str, Any] = field(default_factory=dict)  # to further requests of the studio's views
+    model: Mapping[str, Any] = field(default_factory=dict)  # what these views have to know of it
 
     @property
     def title(self) -> str:
@@ -59,11 +62,13 @@ class ReportResult(Result):
 
     def html(self) -> str:
         trace = next((one for one in self.results.values() if isinstance(one, AttentionResult)), None)
-        sections = [one.section() for one in self.results.values() if one is not trace]
+        others = [one.section()._replace(analysis=name) for name, one in self.results.items() if one is not trace]
+        content = Content(self.subject, others, [self.family, self.run], self.subject[0])
         if trace is not None:
-            return trace.page(sections)
-        content = EMPTY_PAGE | {"title": list(self.subject), "facts": [self.family]}
-        return write_page(f"Model inspection: {' → '.join(self.subject)}", FOOTER, content, Numbers(0), sections)
+            content = trace.content(others)
+        return write_page(
+            f"Model inspection: {' → '.join(self.subject)}", replace(content, replies=self.replies, model=self.model)
+        )
 
 
 def report(
@@ -95,4 +100,7 @@ def report(
     for name in dict.fromkeys(names):
         analyze = getattr(inspection, name)
         results[name] = analyze(predictor, text, target=target, config=config) if name in OF_TEXT else analyze(predictor)
-    return ReportResult(results, predictor.checkpoint.parent.parent.name, predictor.run.model.family)
+    whole = text is not None and not include and target is None and config is None  # else the views would show another output
+    replies = replies_of(predictor, text) if whole and text is not None else {}
+    run = predictor.checkpoint.parent.parent.name
+    return ReportResult(results, run, predictor.run.model.family, replies, describe_model(predictor))

@@ -64,7 +64,7 @@ class SaliencyResult(Result):
         found["note"] = NOTE
         if self.attention is not None:
             found |= {"attention": self.attention.tolist(), "agreement": self.agreement}
-        return self.example.to_dict() | {"saliency": found}
+        return self.example.to_dict() | {"inputs": self.example.columns, "saliency": found}
 
     def text(self) -> str:
         rows, columns = self.example.rows, self.example.columns

@@ -155,7 +155,9 @@ def conditions(predictor: Predictor) -> dict[str, bool]:
 def list_analyses(predictor: Predictor) -> dict[str, str]:
     """The analyses of a run: arguments of `heed inspect` -> what they show."""
     has, attentions = conditions(predictor), attentions_of(predictor)
-    listed = {arguments: shows for arguments, shows, condition in ANALYSES if has[condition]}
+    reads_texts = type(predictor).encode_example is not Predictor.encode_example
+    possible = [one for one in ANALYSES if reads_texts or '"a text"' not in one[0]]
+    listed = {arguments: shows for arguments, shows, condition in possible if has[condition]}
     if not attentions:
         return listed
     one = next(one for one in attentions if one.kind.name == attentions[-1].kind.name)  # the first layer of the last kind

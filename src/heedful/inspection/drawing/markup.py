@@ -15,3 +15,8 @@ NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def escape(text: str) -> str:
     """Escape for use as text or as an attribute in double quotes."""
     return html.escape(NOT_XML.sub("\ufffd", text))
+
+
+def escape_document(text: str) -> str:
+    """Escape a document for use as an attribute in single quotes, which are rare in it; with double quotes it would grow."""
+    return text.replace("&", "&amp;").replace("'", "&#39;")

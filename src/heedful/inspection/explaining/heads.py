@@ -25,6 +25,7 @@ class HeadTrace(NamedTuple):
     """Intermediate results of one head, in double precision."""
 
     x: Tensor | None  # (query, dim) the input of the query projection, if there is one
+    memory: Tensor | None  # (key, dim) the input of the key and value projections; in self-attention it is x
     query: Tensor  # (query, head_dim)
     key: Tensor  # (key, head_dim)
     value: Tensor  # (key, head_dim)
@@ -77,6 +78,7 @@ def trace_head(recorded: RecordedAttention, head: int) -> HeadTrace:
         checks["contributions"] = [check("the sum of all heads' contributions and the bias", output, expected)]
     return HeadTrace(
         inputs.get("query"),
+        inputs.get("key"),
         parts["query"],
         parts["key"],
         parts["value"],
@@ -108,6 +110,12 @@ def projection_inputs(recorded: RecordedAttention) -> dict[str, Tensor]:
 
 def project(owner: nn.Module, name: str, x: Tensor, head: int, heads: int) -> Tensor:
     """Apply one head's projection: x (time, dim) -> x W^T + b, (time, head_dim)."""
+    weight, bias = projection_of(owner, name, head, heads)
+    return x @ weight.T + bias
+
+
+def projection_of(owner: nn.Module, name: str, head: int, heads: int) -> tuple[Tensor, Tensor]:
+    """One head's rows of the query, key or value projection: weight (head_dim, dim) and bias (head_dim)."""
     if isinstance(owner, CrossAttention):
         linear = owner.query if name == "query" else owner.memory
         block = 1 if name == "value" else 0  # memory holds keys, then values
@@ -116,7 +124,7 @@ def project(owner: nn.Module, name: str, x: Tensor, head: int, heads: int) -> Te
         linear, block = owner.project, ("query", "key", "value").index(name)
     size = owner.out.weight.shape[1] // heads
     rows = slice((block * heads + head) * size, (block * heads + head + 1) * size)
-    return x @ linear.weight[rows].double().T + linear.bias[rows].double()
+    return linear.weight[rows].double(), linear.bias[rows].double()
 
 
 def rotate(x: Tensor, first: int) -> Tensor:
@@ -135,10 +143,15 @@ def build_mask(attention_bias: AttentionBias, scores: Tensor) -> Tensor | None:
 
 def project_heads(owner: nn.Module, context: Tensor) -> tuple[Tensor, Tensor]:
     """context (heads, query, head_dim) -> each head's contribution (heads, query, dim), and the layer's output (query, dim)."""
-    assert isinstance(owner, SelfAttention | CrossAttention), "only these have an output projection"
-    out = deepcopy(owner.out).double().eval()  # includes head gates, which are deterministic in eval mode
+    out = output_projection(owner)
     identity = torch.eye(len(context), device=context.device, dtype=context.dtype)
     isolated = identity[:, :, None, None] * context  # (heads, heads, query, head_dim), one head not zero in each
     bias = out(torch.zeros_like(join_heads(context[None])))  # (1, query, dim)
     contributions = out(join_heads(isolated)) - bias  # (heads, query, dim)
     return contributions, contributions.sum(0) + bias[0]
+
+
+def output_projection(owner: nn.Module) -> nn.Module:
+    """W_O in double precision; includes head gates, which are deterministic in eval mode."""
+    assert isinstance(owner, SelfAttention | CrossAttention), "only these have an output projection"
+    return deepcopy(owner.out).double().eval()

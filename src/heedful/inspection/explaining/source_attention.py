@@ -29,6 +29,7 @@ class SourceAttentionTrace(NamedTuple):
     scores: Tensor  # (query, key)
     center: Tensor | None  # (query,) of local attention
     masked_scores: Tensor  # (query, key), -inf outside the window
+    gaussian: Tensor | None  # (query, key), multiplies the weights of local attention with a predicted center
     weights: Tensor  # (query, key)
     context: Tensor  # (query, dim)
     checks: dict[str, list[Check]]
@@ -69,18 +70,19 @@ def trace_source_attention(recorded: RecordedAttention) -> SourceAttentionTrace:
     key, value = calls[-1][0][1][0].double(), recorded.core_calls[-1][0][1][0].double()
     scores = score_function(owner.score, query, key)
     checks = {"scores": [check("S", *select_finite(scores, torch.cat([output for _, output in calls], dim=1)[0]))]}
-    masked_scores, gaussian, center = scores, torch.ones_like(scores), None
+    masked_scores, gaussian, center = scores, None, None
     if owner.scope is not None:
         center = torch.cat([output for _, output in recorded.part_calls["scope"]], dim=1)[0].double()
         distance = torch.arange(len(key), device=scores.device) - center[:, None]  # (query, key)
         masked_scores = scores.masked_fill(distance.abs() > owner.scope.radius, -math.inf)
         if owner.scope.gaussian:
             gaussian = torch.exp(-(distance**2) / (2 * (owner.scope.radius / 2) ** 2))
-    weights = masked_scores.softmax(-1).nan_to_num(0.0) * gaussian
+    weights = masked_scores.softmax(-1).nan_to_num(0.0)
+    weights = weights if gaussian is None else weights * gaussian
     context = weights @ value
     checks["weights"] = [check_softmax("A", weights, recorded.weights[0, 0], scores)]
     checks["context"] = [check("context", context, recorded.context[0, 0])]
-    return SourceAttentionTrace(formula, query, key, value, scores, center, masked_scores, weights, context, checks)
+    return SourceAttentionTrace(formula, query, key, value, scores, center, masked_scores, gaussian, weights, context, checks)
 
 
 def select_finite(ours: Tensor, models: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ Stages are independent of the output format; `text()`, `html()` and `to_dict()` 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -77,13 +77,15 @@ class Explanation(Result):
     heading: str
     opening: str
     stages: Sequence[Stage]
+    tensors: Mapping[str, Any] | None = None  # of a head: in full, where the stages show the first columns (head_tensors.py)
 
     @property
     def title(self) -> str:
         return self.heading
 
     def to_dict(self) -> dict[str, Any]:
-        return {"title": self.heading, "opening": self.opening, "stages": to_plain(self.stages)}
+        result = {"title": self.heading, "opening": self.opening, "stages": to_plain(self.stages)}
+        return result if self.tensors is None else result | {"tensors": dict(self.tensors)}
 
     def text(self) -> str:
         from heedful.inspection.explaining.text import render

@@ -11,11 +11,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.config.bounds import MAX_SIZE
+from heedful.data.corpus_text import encode_text
 from heedful.errors import ConfigError, lookup
 from heedful.inspection.explaining import decoding, examples, hierarchical, losses, masking, positions
 from heedful.inspection.explaining import lookup as lookup_example
 from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
 from heedful.inspection.explaining.batches import PreparedBatch, explain_preparation
+from heedful.inspection.explaining.head_tensors import head_tensors, source_attention_tensors
 from heedful.inspection.explaining.heads import trace_head
 from heedful.inspection.explaining.recording import record_attention
 from heedful.inspection.explaining.source_attention import trace_source_attention
@@ -24,15 +27,20 @@ from heedful.inspection.explaining.tree import NextTokenFn, Tree, grow_tree, mak
 from heedful.inspection.measures.attention_maps import AttentionMap
 from heedful.inspection.measures.trace import trace_example
 from heedful.nn.scores import SourceAttention
-from heedful.search import SearchConfig, length_limits
+from heedful.search import SearchConfig
 from heedful.tasks.batches import collate, source_tensors
-from heedful.tasks.decoding import Piece, search_pieces
+from heedful.tasks.decoding import Decoder, Piece, search_pieces
 from heedful.tasks.encoded_example import EncodedExample, mark
+from heedful.tasks.language.generate import text_decoder
+from heedful.tasks.language.predictor import TextGenerator
+from heedful.tasks.pair_predictor import PairPredictor
 from heedful.tasks.predictor import Predictor, refuse_empty
 from heedful.tasks.system import System
 from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import pair_decoder, translate
 from heedful.text.specials import Specials
+
+CONTINUATION = 12  # tokens of the search tree of a language model, whose texts have no end of their own
 
 
 class HeadChoice(NamedTuple):
@@ -56,12 +64,17 @@ def explain_head(predictor: Predictor, example: EncodedExample, choice: HeadChoi
         index = find_token(queries, choice.token)
     view = QueryView(queries, keys, index, trace.input_tokens(attention))
     if isinstance(recorded.owner, SourceAttention):
-        stages = source_attention_stages(trace_source_attention(recorded), view)
+        source_trace = trace_source_attention(recorded)
+        stages, tensors = source_attention_stages(source_trace, view), source_attention_tensors(recorded, source_trace, index)
     else:
-        stages = head_stages(trace_head(recorded, choice.head), view, choice.head)
+        head_trace = trace_head(recorded, choice.head)
+        stages = head_stages(head_trace, view, choice.head)
+        tensors = head_tensors(recorded, head_trace, choice.head, index)
     source = "" if example.source is None else f"'{example.source.text}' -> "
     opening = f"{source}'{example.target.text}'. The query is '{view.query[0]}'; choose another one with --token."
-    return Explanation(f"{KIND_NAMES[attention.kind.name]}, layer {attention.layer}, head {choice.head}", opening, stages)
+    return Explanation(
+        f"{KIND_NAMES[attention.kind.name]}, layer {attention.layer}, head {choice.head}", opening, stages, tensors
+    )
 
 
 KIND_NAMES = {
@@ -108,7 +121,10 @@ def choose_query(queries: Sequence[str], keys: Sequence[str], weights: Tensor, s
 
 
 def find_token(tokens: Sequence[str], given: str) -> int:
-    """The index of a token, given by its text or by its index."""
+    """The index of a token, given by its text or by its index; #3 is always an index, also where "3" is a token."""
+    number = given.removeprefix("#")
+    if given.startswith("#") and number.isdecimal() and int(number) < len(tokens):
+        return int(number)
     plain = [token.strip("▁") for token in tokens]
     if given in plain or given in tokens:
         return plain.index(given) if given in plain else list(tokens).index(given)
@@ -117,15 +133,55 @@ def find_token(tokens: Sequence[str], given: str) -> int:
     raise ConfigError(f"token: given {given!r}, expected one of: {' '.join(tokens)}; or its index, 0 to {len(tokens) - 1}")
 
 
-def explain_search(translator: Translator, source: str, config: SearchConfig) -> Explanation:
+class SearchSubject(NamedTuple):
+    """What is searched for: a target of a source, or the continuation of a text."""
+
+    heading: str
+    decoder: Decoder
+    piece: Piece
+    next_token: NextTokenFn  # without a cache
+
+
+def pair_search(predictor: PairPredictor, source: str) -> SearchSubject:
+    system, tokens = predictor.system, predictor.encode_source(source)
+    piece = Piece(0, tokens.ids, [], source)
+    output = "translation of" if isinstance(predictor, Translator) else "reply to"
+    return SearchSubject(
+        f"The search for a {output} '{source}'", pair_decoder(system), piece, next_token_function(system, tokens.ids)
+    )
+
+
+def continuation_search(generator: TextGenerator, text: str) -> SearchSubject:
+    """The search for the first CONTINUATION tokens after a text. They end by their number, at a padding token, so that all
+    hypotheses are equally long."""
+    system = generator.system
+    context = [system.target_tokenizer.specials.end, *encode_text(system.target_tokenizer, text)]
+    if len(context) + CONTINUATION > system.max_length:
+        raise ConfigError(
+            f"the text has {len(context) - 1} tokens; expected at most {system.max_length - CONTINUATION - 1}, because "
+            f"{CONTINUATION} tokens are generated after it",
+            hint="give a shorter text",
+        )
+    piece = Piece(0, context[:-1], [], "", start=context[-1], limit=CONTINUATION)
+    next_token = continuation_function(system, context[:-1])
+    return SearchSubject(f"The search for a continuation of '{text}'", text_decoder(system), piece, next_token)
+
+
+def explain_search(predictor: PairPredictor | TextGenerator, text: str, config: SearchConfig) -> Explanation:
     """The search tree, recomputed without caches and compared with the result of the actual search."""
-    system, tokens = translator.system, translator.encode_source(source)
-    specials = system.target_tokenizer.specials
-    limits = length_limits(config, torch.tensor([len(tokens.ids)]), torch.tensor([0]))
-    limit = min([int(limits[0]), *(model.max_length for model in system.models if model.max_length is not None)])
+    refuse_empty(text)
+    system = predictor.system
+    if isinstance(predictor, TextGenerator):
+        subject = continuation_search(predictor, text)
+        config = config.model_copy(update={"min_length": MAX_SIZE})  # no end before the limit, as in generation
+    else:
+        subject = pair_search(predictor, text)
+    decoder, piece = subject.decoder, subject.piece
+    limit = decoder.limit(piece, config)
+    start = decoder.start if piece.start is None else piece.start
     with torch.inference_mode():
-        nodes, best = grow_tree(next_token_function(system, tokens.ids), config, limit, start=specials.start, end=specials.end)
-        ((_, real),) = search_pieces(pair_decoder(system), [Piece(0, tokens.ids, [], source)], config)
+        nodes, best = grow_tree(subject.next_token, config, limit, start=start, end=decoder.end)
+        ((_, real),) = search_pieces(decoder, [piece], config)
     ours = [make_hypothesis(nodes, at) for at in best]
     same = [one.tokens for one in ours] == [one.tokens for one in real]
     difference = max(abs(one.score - other.score) for one, other in zip(ours, real, strict=True)) if same else float("inf")
@@ -143,9 +199,7 @@ def explain_search(translator: Translator, source: str, config: SearchConfig) ->
         checks=[check],
         tree=Tree(nodes, words, best),
     )
-    return Explanation(
-        f"The search for a translation of '{source}'", f"At most {limit} tokens, including the end token.", [stage]
-    )
+    return Explanation(subject.heading, f"At most {limit} tokens, including the end token.", [stage])
 
 
 PENALTY = {"wu": "frac(log P, ((5 + n) / 6)^alpha)", "power": "frac(log P, n^alpha)"}
@@ -170,6 +224,19 @@ def next_token_function(system: System, ids: list[int]) -> NextTokenFn:
             state = model.start(source.expand(len(tokens), -1), None, room=0)
             logs.append(model.project(model.step(tokens, state).hidden[:, -1]).double().log_softmax(-1))
         return torch.stack(logs).exp().mean(0).log()  # (rows, vocab)
+
+    return next_token
+
+
+def continuation_function(system: System, context: list[int]) -> NextTokenFn:
+    """Log-probabilities of the next token of a language model after context and prefix, computed without a cache."""
+    before = torch.tensor([context], dtype=torch.long, device=system.device)  # (1, context)
+
+    def next_token(prefixes: list[list[int]]) -> Tensor:
+        tokens = torch.tensor(prefixes, device=system.device)  # (rows, prefix)
+        given = torch.cat((before.expand(len(tokens), -1), tokens), dim=1)
+        logs = [model.project(model.forced(None, None, given).hidden[:, -1]) for model in system.models]
+        return torch.stack([one.double().log_softmax(-1) for one in logs]).exp().mean(0).log()  # (rows, vocab)
 
     return next_token
 

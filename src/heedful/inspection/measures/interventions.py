@@ -1,6 +1,6 @@
 """Interventions on an example: how the output changes with another token, without a head, or with another input.
 
-alternatives    the most probable choices of an output, with probabilities
+alternatives    the most probable choices of an output, with probabilities and the entropy of all choices
 without_heads   a predictor with some heads ablated
 lens_of         the logit lens
 saliency_of     saliency of source and target tokens by gradient x input
@@ -35,6 +35,13 @@ class Alternative(NamedTuple):
     chosen: bool  # whether it is the token of the target
 
 
+class Choices(NamedTuple):
+    """The distribution over the choices of an output."""
+
+    alternatives: list[Alternative]  # most probable first
+    entropy: float  # of all choices, in bits
+
+
 class HeadName(NamedTuple):
     kind: str  # encoder, decoder, cross, …, as in nn/model.py
     layer: int
@@ -49,19 +56,21 @@ class HeadName(NamedTuple):
         return HeadName(kind, int(numbers[0]), int(numbers[1]))
 
 
-def alternatives(predictor: Predictor, example: EncodedExample, at: int, count: int = 20) -> list[Alternative]:
+def alternatives(predictor: Predictor, example: EncodedExample, at: int, count: int = 20) -> Choices:
     """The most probable choices of output `at`, given the tokens before it; the last output of a target is the end token."""
     outputs = example.outputs
     if not 0 <= at < len(outputs.ids):
         last = "" if example.reads_end else " (the last is the end token)"
         raise ConfigError(f"given target position {at}, expected 0 to {len(outputs.ids) - 1}{last}")
-    probabilities = log_probabilities(predictor, example)[at].exp()
+    logs = log_probabilities(predictor, example)[at]  # (choices,)
+    probabilities = logs.exp()
     best = probabilities.topk(min(count, len(probabilities)))
     tokens, given = best.indices.tolist(), int(outputs.ids[at])
-    return [
+    listed = [
         Alternative(token, piece, probability, token == given)
         for token, piece, probability in zip(tokens, outputs.spell(tokens), best.values.tolist(), strict=True)
     ]
+    return Choices(listed, float(torch.special.entr(probabilities.double()).sum()) / math.log(2))
 
 
 def log_probabilities(predictor: Predictor, example: EncodedExample) -> Tensor:

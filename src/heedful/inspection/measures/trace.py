@@ -12,11 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.errors import ConfigError
 from heedful.inspection.measures.attention_maps import AttentionMap, attention_maps
 from heedful.inspection.measures.attention_norms import attention_norms
 from heedful.inspection.measures.merge_words import merge_into_words
 from heedful.inspection.measures.rollout import above_attention, rollout
-from heedful.tasks.encoded_example import EncodedExample
+from heedful.tasks.encoded_example import EncodedExample, Tokens
 from heedful.tasks.predictor import Predictor
 
 
@@ -41,6 +42,31 @@ class Trace(NamedTuple):
         return names_or_numbers(
             {"source": source, "target": target, "both": source + target}[one.kind.keys], one.weights.shape[2]
         )
+
+    def query_words(self, one: AttentionMap) -> list[int]:
+        """For each query the index of its word; -1: a start or end token, or a query that is not a token."""
+        example = self.example
+        target = number(example.start if example.reads_end else None, example.target, example.end)
+        source = number(None, example.source, example.end)
+        return fit(source if one.kind.queries == "source" else target, one.weights.shape[1])
+
+    def key_words(self, one: AttentionMap) -> list[int]:
+        """The same for the keys; the words of the target follow those of the source where both are attended to."""
+        example = self.example
+        source = number(None, example.source, example.end)
+        target = number(example.start, example.target, example.end if example.reads_end else None)
+        first = max(source, default=-1) + 1
+        both = source + [word if word < 0 else first + word for word in target]
+        return fit({"source": source, "target": target, "both": both}[one.kind.keys], one.weights.shape[2])
+
+    def word_labels(self, one: AttentionMap) -> tuple[list[str], list[str]]:
+        """The words of the queries and of the keys."""
+        source = [] if self.example.source is None else words_of(self.example.source)
+        target = words_of(self.example.target)
+        keys = {"source": source, "target": target, "both": source + target}[one.kind.keys]
+        if not any(word >= 0 for word in self.key_words(one)):
+            raise ConfigError("this attention is not between tokens and cannot be merged into words", hint="show its tokens")
+        return (source if one.kind.queries == "source" else target), keys
 
 
 class Views(NamedTuple):
@@ -70,6 +96,23 @@ def views_of(predictor: Predictor, trace: Trace) -> Views:
 def names_or_numbers(tokens: Sequence[str], count: int) -> list[str]:
     """The tokens if there are `count` of them, else numbers (for blocks and compressed keys)."""
     return list(tokens) if len(tokens) == count else [f"#{index}" for index in range(count)]
+
+
+def number(start: str | None, side: Tokens | None, end: str | None) -> list[int]:
+    """The word of each token of a side, -1 for the start and the end token."""
+    own = [] if side is None else side.words
+    return [*([] if start is None else [-1]), *own, *([] if end is None or side is None else [-1])]
+
+
+def fit(words: list[int], count: int) -> list[int]:
+    """The words if there are `count` tokens, else none (for blocks and compressed keys)."""
+    return words if len(words) == count else [-1] * count
+
+
+def words_of(tokens: Tokens) -> list[str]:
+    """The words of the text; numbers if the tokens do not match its whitespace-separated words."""
+    words, count = tokens.text.split(), max(tokens.words, default=-1) + 1
+    return words if len(words) == count else [f"#{index}" for index in range(count)]
 
 
 def word_maps(trace: Trace) -> dict[int, Tensor]:

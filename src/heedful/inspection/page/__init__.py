@@ -1,82 +1,115 @@
-"""The report: one self-contained HTML file with a trace and the scripts that show it; it makes no network requests.
+"""The page of a result: one self-contained HTML file with the script of the studio, which makes no network requests.
 
-    write_page(title, footer, facts, numbers, sections) -> text
+    write_page(title, content) -> text
 
-All arrays are stored in one block: for each array all first bytes, then all second bytes and so on (which compresses better),
-then deflate and base64. Arrays are float32 in small files; in larger files weights are stored in units of 1/10,000, so four
-decimals are exact and the error of a weighted norm is at most half a unit times the norm of its vector.
+The studio asks a server for the result of an analysis, as /api/inspect/lens answers. In a file it finds the same results in the
+file instead, and offers the views that they are enough for. The first of these views, "Results", shows every result as blocks.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 from heedful.inspection.drawing.markup import escape
+from heedful.inspection.page.arrays import Numbers
 from heedful.inspection.page.blocks import Block, as_html
 from heedful.storage.reading import read_package_text
 
-EXACT = 100_000  # weights up to which all are stored as float32
-LEVEL = 9
 SURROGATE = re.compile("[\ud800-\udfff]")
-SCRIPTS = ("inflate.js", "numbers.js", "drawing.js", "parts.js", "page.js")
-
-
-class Numbers:
-    """The arrays of a page, each referenced by its index."""
-
-    def __init__(self, weights: int) -> None:
-        """weights: the total number of attention weights."""
-        self.coded = weights > EXACT
-        self.arrays: list[tuple[str, Tensor]] = []
-
-    def add(self, array: Tensor, *, exact: bool = False) -> int:
-        """Add weights between 0 and 1, or exact values of any size, and return the index."""
-        self.arrays.append(("f32" if exact or not self.coded else "u16", array.detach().float().cpu().contiguous()))
-        return len(self.arrays) - 1
-
-    @property
-    def shapes(self) -> list[list[Any]]:
-        return [[coding, *array.shape] for coding, array in self.arrays]
-
-    def pack(self) -> str:
-        return base64.b64encode(zlib.compress(b"".join(byte_planes(*one) for one in self.arrays), LEVEL)).decode()
-
-
-def byte_planes(coding: str, array: Tensor) -> bytes:
-    """Return all first bytes of the values (little-endian), then all second bytes, …"""
-    values = array.reshape(-1, 1)
-    if coding == "u16":
-        codes = (values.double() * 10_000).round().long()
-        return torch.cat((codes & 255, codes >> 8), dim=1).to(torch.uint8).t().contiguous().numpy().tobytes()
-    return values.view(torch.uint8).t().contiguous().numpy().tobytes()
+RECORDED = "tour"  # id of a model whose replies are recorded; the page offers no input for it
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 class Section(NamedTuple):
-    """A section of the page: the blocks that are shown, and all data by name (texts, numbers, table rows, or nested dicts)."""
+    """A result in the page: what is shown of it, and all data by name (texts, numbers, table rows, or nested dicts)."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Block] | None  # None: another view shows it
     data: dict[str, Any]
+    analysis: str = ""  # the data are the reply of /api/inspect/<analysis>
+    options: Mapping[str, Any] = {}  # with these options
 
 
-def write_page(title: str, footer: str, facts: dict[str, Any], numbers: Numbers, sections: Sequence[Section] = ()) -> str:
-    """Return the page. facts: the content that the scripts show (see `page/trace_content.py`), without arrays and sections."""
-    content = facts | {"sections": [section.data for section in sections], "arrays": numbers.shapes, "numbers": numbers.pack()}
-    parts = {"title": escape(title), "footer": escape(footer), "data": as_script(content)}
-    parts["sections"] = "\n".join(
-        f"<section><h2>{escape(section.title)}</h2>{as_html(section.blocks)}</section>" for section in sections
+@dataclass(frozen=True)
+class Content:
+    """What a page shows."""
+
+    subject: Sequence[str]  # the text and its translation, or the model
+    sections: Sequence[Section]
+    facts: Sequence[str] = ()  # short facts about the model
+    text: str = ""  # the input of the analyses
+    attention: Mapping[str, Any] | None = None  # of `trace_content`
+    numbers: Numbers = field(default_factory=lambda: Numbers(0))
+    replies: Mapping[str, Any] = field(default_factory=dict)  # to further requests of the views, by `request_key`
+    selection: Mapping[str, Any] = field(default_factory=dict)  # what the views show first: kind, layer, head
+    model: Mapping[str, Any] = field(default_factory=dict)  # what /api/models says of it: task, inputs, search
+
+
+def write_page(title: str, content: Content) -> str:
+    """The page as text."""
+    shown = [one for one in content.sections if one.blocks is not None]
+    sections = "\n".join(f"<section><h2>{escape(one.title)}</h2>{as_html(one.blocks or ())}</section>" for one in shown)
+    script = read_package_text("heedful.studio", "studio.js").replace("</script", "<\\/script")
+    style = read_package_text("heedful.studio", "studio.css")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
+        f'<link rel="icon" href="data:,">\n<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n'
+        f'<template id="sections">\n{sections}\n</template>\n'
+        f'<script type="application/json" id="recorded">{as_script(recorded(content))}</script>\n'
+        f'<div id="app"></div>\n<script type="module">{script}</script>\n</body>\n</html>\n'
     )
-    parts |= {"style": asset("page.css"), "script": "\n".join(asset(name) for name in SCRIPTS)}
-    return fill_template(asset("template.html"), parts)
+
+
+def recorded(content: Content) -> dict[str, Any]:
+    """The replies of a server that the page needs, as `studio/src/recorded.ts` reads them."""
+    kinds = [] if content.attention is None else content.attention["kinds"]
+    attention = [
+        {"kind": kind["name"], "layers": [{"layer": one["layer"], "heads": one["heads"]} for one in kind["layers"]]}
+        for kind in kinds
+    ]
+    model = {
+        "task": "",
+        "command": "",
+        "languages": None,
+        **content.model,
+        "id": RECORDED,
+        "example": content.text,
+        "generates": False,
+        "reads_turns": False,
+        "translates": any("alignment" in one.data for one in content.sections if one.analysis == "attention"),
+        "options": [],
+        "attention": attention,
+        "analyses": sorted({one.analysis for one in content.sections if one.analysis}),
+    }
+    return {
+        "model": model,
+        "text": content.text,
+        "subject": list(content.subject),
+        "facts": list(content.facts),
+        "selection": dict(content.selection),
+        "results": [
+            {"title": one.title, "analysis": one.analysis, "options": dict(one.options), "shown": one.blocks is not None}
+            | {"data": one.data}
+            for one in content.sections
+        ],
+        "attention": content.attention,
+        "arrays": content.numbers.shapes,
+        "numbers": content.numbers.pack(),
+        "replies": dict(content.replies),
+    }
+
+
+def request_key(path: str, body: Mapping[str, Any]) -> str:
+    """The name of a recorded reply: the path and the body of its request, without the model, as JavaScript writes it."""
+    return f"{path} {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}"
 
 
 def as_script(content: dict[str, Any]) -> str:
@@ -93,17 +126,3 @@ def replace_nonfinite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [replace_nonfinite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def fill_template(template: str, parts: dict[str, str]) -> str:
-    """Replace every @name@ once; inserted values are not searched again."""
-    pieces: Sequence[str] = [template]
-    for name, value in parts.items():
-        index = next(at for at, piece in enumerate(pieces) if f"@{name}@" in piece and at % 2 == 0)
-        before, after = pieces[index].split(f"@{name}@")
-        pieces = [*pieces[:index], before, value, after, *pieces[index + 1 :]]
-    return "".join(pieces)
-
-
-def asset(name: str) -> str:
-    return read_package_text(__name__, name)
