@@ -14,6 +14,10 @@ the figure are baselines on the same test data: simple models that need no train
     translation      Multi30k, English to German                         the source itself, the nearest source's translation
     embedding        dialogues: a turn and its reply                     word vectors weighted by rarity (tf-idf)
     span             generated questions about where things are          the place that is mentioned first
+    chat             dialogues: the replies of the second speaker        counts of tokens, and of pairs of tokens
+    retrieval        dialogues: the reply among a hundred                BM25
+    skip_thought     sentences of WikiText-2                             counts of tokens, and of pairs of tokens
+    forecasting      ETTh1, 7 variables, every hour                      persistence, seasonal naive, ridge
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -44,9 +48,12 @@ from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
 from heedful.data.splits import splits_of
 from heedful.evaluation.tables import table
+from heedful.tasks.skip_thought.data import NONE, SkipThoughtData
+from heedful.tasks.skip_thought.predictor import SkipThought
 from heedful.tasks.translation.data import examples_of
 
 ROWS, SEED = 10_000, 5
+FEWEST_ROWS = 200  # of a series
 BIGRAM = 0.7  # weight of pairs of tokens, in the mean with single tokens
 THINGS, KINDS = 400, 100  # invented words
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -103,6 +110,21 @@ def write_embedding(folder: Path, rows: int) -> None:
         csv.writer(file).writerows([("text", "similar"), *islice(dict.fromkeys(turns), rows)])
 
 
+def write_dialogues(name: str, folder: Path, rows: int) -> None:
+    """name: of the example file, with a dialogue per line."""
+    lines = islice(read_corpus("dialogue-sgd/train.txt"), rows)
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+
+
+def write_sentences(folder: Path, rows: int) -> None:
+    """Paragraphs as documents, without headings; a sentence ends with a period."""
+    for split, count in counts(rows):
+        texts = (line.strip() for line in read_corpus(f"wikitext2/{split}.txt"))
+        documents = (text.replace(" . ", " .\n") for text in texts if text and not text.startswith("="))
+        lines = (line for text in documents for line in (*text.split("\n"), ""))
+        (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in islice(lines, count)))
+
+
 def make_words(count: int, draw: random.Random) -> list[str]:
     """Invented words of two or three syllables."""
     made: dict[str, None] = {}
@@ -139,7 +161,7 @@ def counts(rows: int) -> list[tuple[str, int]]:
 
 
 def reported_baselines(metric: str, run: Path, report: Mapping[str, Any]) -> dict[str, float]:
-    """The baselines of `heed evaluate --baselines`."""
+    """The baselines of `heed evaluate --baselines`; those of forecasts are always reported."""
     found = report["baselines"]
     return {name: value[metric] if isinstance(value, dict) else value for name, value in found.items()}
 
@@ -148,19 +170,51 @@ def most_frequent_token(run: Path, report: Mapping[str, Any]) -> dict[str, float
     return {"the most frequent token": report["figures"]["unigram_accuracy"]}
 
 
-def counted_tokens(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
-    """Perplexity by counts of tokens plus one, and by their mean with the shares of the tokens that follow each token."""
+def counted_text(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
     generator = heedful.TextGenerator.load(run, device="cpu")
     data, tokenizer = generator.run.data, generator.system.target_tokenizer
-    train, test = (open_text(passages(data, split), tokenizer).ids.astype(np.int64) for split in ("train", "test"))
-    single = np.bincount(train, minlength=len(tokenizer)) + 1.0
+    train, test = ([open_text(passages(data, split), tokenizer).ids.tolist()] for split in ("train", "test"))
+    return counted_tokens(train, test, len(tokenizer))
+
+
+def counted_replies(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    bot = heedful.ChatBot.load(run, device="cpu")
+    tokenizer = bot.system.target_tokenizer
+    start, end = tokenizer.specials.start, tokenizer.specials.end
+    train, test = (
+        [[start, *ids, end] for ids in tokenizer.encode_many(bot.examples(split).references)] for split in ("train", "test")
+    )
+    return counted_tokens(train, test, len(tokenizer))
+
+
+def counted_neighbors(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    """Of the sentences before and after each sentence."""
+    embedder = SkipThought.load(run, device="cpu")
+    data, tokenizer = SkipThoughtData(embedder.run), embedder.system.target_tokenizer
+
+    def neighbors(split: str) -> list[list[int]]:
+        sentences = embedder.sentences(split)
+        numbers = (number for number in sentences.rows[:, 1:].flatten().tolist() if number != NONE)
+        return [data.text(sentences, number, tokenizer.specials) for number in numbers]
+
+    return counted_tokens(neighbors("train"), neighbors("test"), len(tokenizer))
+
+
+def counted_tokens(train: Sequence[list[int]], test: Sequence[list[int]], vocab: int) -> dict[str, float]:
+    """Perplexity of all tokens but the first of each sequence, by counts of tokens plus one, and by their mean with the shares
+    of the tokens that follow each token."""
+    known, asked = ([pair for ids in several for pair in pairwise(ids)] for several in (train, test))
+    single = np.bincount([after for _, after in known], minlength=vocab) + 1.0
     single /= single.sum()
-    following = Counter(zip(train[:-1].tolist(), train[1:].tolist(), strict=True))
-    before = Counter(train[:-1].tolist())
-    unigram = single[test[1:]]
-    shares = [following[a, b] / max(before[a], 1) for a, b in zip(test[:-1].tolist(), test[1:].tolist(), strict=True)]
+    following, before = Counter(known), Counter(first for first, _ in known)
+    unigram = single[[after for _, after in asked]]
+    shares = [following[pair] / max(before[pair[0]], 1) for pair in asked]
     bigram = BIGRAM * np.array(shares) + (1 - BIGRAM) * unigram
     return {name: float(np.exp(-np.log(p).mean())) for name, p in (("single tokens", unigram), ("pairs of tokens", bigram))}
+
+
+def ranked_by_bm25(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    return {"BM25": report["bm25"]["figures"]["mrr"]}
 
 
 def copied_and_nearest(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
@@ -219,17 +273,29 @@ class Trial(NamedTuple):
     options: tuple[str, ...] = ()  # of `heed evaluate`
 
 
-REPORTED = ("--baselines", "--bootstrap", "0")
+def write_series(folder: Path, rows: int) -> None:
+    """The first rows of ETTh1; at least as many as every part needs for one window."""
+    lines = islice(read_texts(Path("etth1/ETTh1.csv.gz")), 1 + max(rows, FEWEST_ROWS))
+    (folder / "series.csv").write_text("".join(f"{line}\n" for line in lines))
+
+
+REPORTED, WITHOUT_REPLIES = ("--baselines", "--bootstrap", "0"), ("--replies", "0")
 TRIALS = {
     "classification": Trial("SST-2", write_classification, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
     "tagging": Trial("UD English EWT", write_tagging, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
     "masked": Trial("WikiText-2", write_text, "accuracy", most_frequent_token),
-    "language": Trial("WikiText-2", write_text, "perplexity", counted_tokens),
+    "language": Trial("WikiText-2", write_text, "perplexity", counted_text),
     "translation": Trial("Multi30k en-de", write_translation, "bleu", copied_and_nearest),
     "embedding": Trial("SGD dialogues", write_embedding, "mrr", rarity_of_words),
     "span": Trial("generated", write_span, "exact_match", first_place),
+    "chat": Trial(
+        "SGD dialogues", partial(write_dialogues, "dialogues.txt"), "perplexity", counted_replies, ("--replies", "0")
+    ),
+    "retrieval": Trial("SGD dialogues", partial(write_dialogues, "dialogues.tsv"), "mrr", ranked_by_bm25, REPORTED),
+    "skip_thought": Trial("WikiText-2", write_sentences, "perplexity", counted_neighbors),
+    "forecasting": Trial("ETTh1", write_series, "mse", partial(reported_baselines, "mse")),
 }
-LOWER = {"perplexity"}  # metrics of which less is better
+LOWER = {"perplexity", "mse"}  # metrics of which less is better
 
 
 def run_heed(elsewhere: Path, *arguments: str) -> str:

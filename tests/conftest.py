@@ -112,6 +112,15 @@ def tiny_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, one for all tests: playwright cannot be started twice."""
+    from studio.studio_pages import launch
+
+    with launch() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a classifier that pools the hidden states of an encoder by attention."""
     folder = tmp_path_factory.mktemp("encoder")

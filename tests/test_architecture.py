@@ -128,6 +128,7 @@ OPENS = {  # what opens, writes or removes a file; `storage` has a function for 
 MAY_OPEN = {
     "heedful.exchange.standalone": "runs without heedful",
     "heedful.cli.process": "opens /dev/null in the place of a standard stream",
+    "heedful.data.image_files": "Pillow opens bytes in memory",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 from pathlib import Path
@@ -26,15 +27,19 @@ TINY = ["model.dim=16", "search={beam=1, max_extra=2}"]
 def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Tiny files with the names and formats of the corpora."""
     words = [f"w{n} x{n} y{n} z{n}" for n in range(ROWS)]
+    paragraphs = [text for one in words for text in (f" = {one} = ", f" {one} . two {one} . ") * 4]
     files = {"sst2/train.tsv": "".join(f"{n % 2}\t{text}\n" for n, text in enumerate(words))}
     for split in ("train", "valid", "test"):
         rows = "".join(f"# text\n1\t{text.split()[0]}\t_\tNOUN\n2\tis\t_\tVERB\n\n" for text in words)
-        files |= {f"ud-en-ewt/{split}.conllu": rows, f"wikitext2/{split}.txt": "\n \n".join(words * 8)}
+        files |= {f"ud-en-ewt/{split}.conllu": rows, f"wikitext2/{split}.txt": "\n \n".join(paragraphs)}
         files[f"dialogue-sgd/{split}.txt"] = "".join(f"ask {text}\treply {text}\tgo on {text}\tno {text}\n" for text in words)
     for split in ("train", "valid", "test2016"):
         files |= {
             f"multi30k/{split}.{language}": "".join(f"{language} {text}\n" for text in words) for language in ("en", "de")
         }
+    hours = [f"2016-07-{1 + hour // 24:02} {hour % 24:02}:00:00,{hour % 24},{hour % 5}\n" for hour in range(240)]
+    (tmp_path / "etth1").mkdir()
+    (tmp_path / "etth1/ETTh1.csv.gz").write_bytes(gzip.compress(f"date,HUFL,OT\n{''.join(hours)}".encode()))
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
@@ -62,7 +67,9 @@ def test_the_recipe_accepts_the_rows_of_the_corpus(task: str, corpora: Path, tmp
     assert "error" not in in_process("data", "check", folder / "recipe.toml")
 
 
-@pytest.mark.parametrize("task", ["translation", "language", "embedding", "span"])
+@pytest.mark.parametrize(
+    "task", ["translation", "language", "embedding", "span", "chat", "retrieval", "skip_thought", "forecasting"]
+)
 def test_a_trial_trains_evaluates_and_compares(task: str, corpora: Path, tmp_path: Path) -> None:
     changes = [*QUICK, *(TINY if task == "translation" else []), *(["tokenizer.vocab=300"] if task == "language" else [])]
     output = tmp_path / "starters.json"
@@ -95,3 +102,16 @@ def test_a_result_is_added_to_those_of_other_tasks(tmp_path: Path) -> None:
         ("tagging", 0.2),
         ("span", 0.3),
     ]
+
+
+def test_counts_give_the_perplexity_that_a_sum_by_hand_gives() -> None:
+    found = starters.counted_tokens([[0, 1, 2], [0, 1, 1]], [[0, 1, 1]], vocab=4)
+    single = 4 / 8  # of token 1: three of four, and one more for each of four tokens
+    pairs = [0.7 * 1 + 0.3 * single, 0.7 * 0.5 + 0.3 * single]  # 0 is always followed by 1, 1 in half of the cases
+    assert found == pytest.approx({"single tokens": 1 / single, "pairs of tokens": (pairs[0] * pairs[1]) ** -0.5})
+
+
+def test_sentences_are_lines_and_paragraphs_are_documents(corpora: Path, tmp_path: Path) -> None:
+    starters.write_sentences(tmp_path, 6)
+    line = "w0 x0 y0 z0 ."
+    assert (tmp_path / "train.txt").read_text().splitlines() == [line, f"two {line}", "", line, f"two {line}", ""]

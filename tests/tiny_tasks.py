@@ -5,10 +5,14 @@ default, or make it slow, are in OPTIONS, for all tasks that have them."""
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from dataclasses import fields
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
+import numpy as np
 from workshop import heed, reversed_pairs
 
 from heedful.config.toml import write_toml
@@ -119,6 +123,24 @@ EXAMPLES = {
         [("where is it?", "it is in the box", "box", 13), ("where is it?", "it is out", "out", 6)] * 4,
     ),
 }
+DAYS = [date.fromordinal(738_000 + day).isoformat() for day in range(60)]
+SERIES = "date,load,wind\n" + "".join(f"{day},{at % 3},{at % 2}\n" for at, day in enumerate(DAYS))
+TABLES = [{"date": DAYS[at : at + 5], "load": [at, 1, 2, 0, 1], "wind": [0, 1, 0, 1, at]} for at in range(3)]
+EXAMPLES["series"] = DataExample(
+    {"series.csv": SERIES, "test-series.csv": SERIES},
+    {
+        "form": "series",
+        "train": {"file": "{folder}/series.csv"},
+        "valid": {"file": "{folder}/series.csv"},
+        "test": {"file": "{folder}/test-series.csv"},
+        "time": "date",
+        "batch": 8,
+    },
+    {"family": "encoder", "dim": 16, "layers": ["self-attention"], "heads": 2, "position": "learned", "features": 2},
+    {},
+    tuple(map(json.dumps, TABLES)),
+    [{"date": day, "load": at % 3, "wind": at % 2} for at, day in enumerate(DAYS)],
+)
 EXAMPLES["dialogues"] = DataExample(
     {"dialogues.txt": DIALOGUES * 4, "test-dialogues.txt": DIALOGUES},
     {
@@ -134,6 +156,40 @@ EXAMPLES["dialogues"] = DataExample(
     ("the cat", "the dog\tdog runs", "a cow"),
     [["the cat", "cat sees"], ("the dog", "dog runs", "a cow", "cow eats")] * 10,
 )
+
+
+def plain_image(red: int, green: int) -> str:
+    """An image of 4 x 4 pixels of one color, in a format that is plain text."""
+    return "P3 4 4 255\n" + f"{red} {green} 9\n" * 16
+
+
+def data_uri(red: int, green: int) -> str:
+    """The same image in one line."""
+    return "data:image/x-portable-pixmap;base64," + b64encode(b"P6 4 4 255\n" + bytes((red, green, 9)) * 16).decode()
+
+
+EXAMPLES["images"] = DataExample(
+    {
+        "images.csv": "path,label\n" + "red.ppm,yes\ngreen.ppm,no\ndark.ppm,yes\nlight.ppm,no\n" * 4,
+        "red.ppm": plain_image(220, 20),
+        "green.ppm": plain_image(20, 220),
+        "dark.ppm": plain_image(120, 10),
+        "light.ppm": plain_image(60, 250),
+    },
+    {
+        "form": "images",
+        **{split: {"file": "{folder}/images.csv"} for split in ("train", "valid", "test")},
+        "batch": 4,
+    },
+    {"family": "vit", "dim": 16, "layers": 1, "heads": 2, "image_size": [4, 4], "patch": 2},
+    {},
+    (data_uri(230, 20), data_uri(20, 230), data_uri(200, 100)),
+    [
+        ("yes", np.full((4, 4, 3), (220, 20, 9), np.uint8)),
+        ("no", np.full((4, 4, 3), (20, 220, 9), np.uint8)),
+    ]
+    * 4,
+)
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(
         model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
@@ -148,6 +204,7 @@ TASK_EXAMPLES = {  # where the example of a form does not fit
     "skip_thought": EXAMPLES["text"]._replace(model={"family": "encoder", "dim": 16, "layers": ["gru"]}, search={}),
 }
 OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "validation_replies": 4, "samples": 0}
+OPTIONS |= {"look_back": 4, "horizon": 2, "patch": 2, "stride": 1, "quantiles": [0.1, 0.5, 0.9]}
 TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
 QUICK = {"length": 8}  # options of `heed predict` that make it fast
 # Values of options that tasks declare, where `option_arguments` finds none by their type; several arguments where one option

@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import traceback
@@ -302,3 +303,14 @@ def snapshot(folder: Path) -> dict[str, str]:
         if path.name != ".lock":
             content[str(path.relative_to(folder))] = sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     return content
+
+
+def write_idx(folder: Path, size: tuple[int, int], labels: int, count: int = 100) -> None:
+    """Random images and labels in the files of MNIST."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "t10k"):
+        header = bytes((0, 0, 8, 3)) + struct.pack(">3I", count, *size)
+        images = random.Random(split).randbytes(count * size[0] * size[1])
+        (folder / f"{split}-images-idx3-ubyte").write_bytes(header + images)
+        numbers = bytes(number % labels for number in range(count))
+        (folder / f"{split}-labels-idx1-ubyte").write_bytes(bytes((0, 0, 8, 1)) + struct.pack(">I", count) + numbers)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heedful.tasks.chat.predictor import ChatBot
     from heedful.tasks.classification.predictor import Classifier
     from heedful.tasks.embedding.predictor import Embedder
+    from heedful.tasks.forecasting.predictor import Forecaster
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
     from heedful.tasks.predictor import Predictor
@@ -36,6 +37,7 @@ MODULES = {  # name -> module that defines it
     "ChatBot": "heedful.tasks.chat.predictor",
     "Classifier": "heedful.tasks.classification.predictor",
     "Embedder": "heedful.tasks.embedding.predictor",
+    "Forecaster": "heedful.tasks.forecasting.predictor",
     "HeedfulError": "heedful.errors",
     "MaskFiller": "heedful.tasks.masked.predictor",
     "Predictor": "heedful.tasks.predictor",
@@ -60,6 +62,7 @@ __all__ = [
     "ChatBot",
     "Classifier",
     "Embedder",
+    "Forecaster",
     "HeedfulError",
     "MaskFiller",
     "Predictor",

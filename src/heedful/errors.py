@@ -70,6 +70,9 @@ class MissingFile(DataError):
         super().__init__(message, hint)
         self.path = path
 
+    def __reduce__(self) -> tuple[type[MissingFile], tuple[str, Path, str | None]]:
+        return type(self), (self.args[0], self.path, self.hint)
+
 
 class CheckpointError(HeedfulError):
     exit_code = 4

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tiny_tasks import SERIES, example_of
 from workshop import every_command, heed
 
 from heedful.tasks import TASKS, find_task
@@ -40,6 +41,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "encode": {"skip_thought": "{run} {folder}/prompts.txt"},
     "search": {"retrieval": "{run} 'cat sees'"},
     "reply": {"chat": "{run} {folder}/prompts.txt"},
+    "forecast": {"forecasting": "{run} {folder}/series.csv"},
+    "classify-images": {"image_classification": "{run} {folder}/image.txt"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -216,6 +219,8 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "words.txt").write_text("the cat sees.\n")
     (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
     (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
+    (made / "series.csv").write_text(SERIES)
+    (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")
     (made / "heads.tsv").write_text("w1 w2\tw2 w1\t0-1 1-0\n")

@@ -277,17 +277,17 @@ def saliency_result(values: torch.Tensor) -> SaliencyResult:
 def test_the_report_contains_the_other_analyses(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "report.html"
     found = inspect(capsys, "report", run, SENTENCE, "--include", "attention", "--include", "lens", "--html", page)
-    facts = json.loads(page.read_text().split('id="data">')[1].split("</script>")[0])
+    facts = json.loads(page.read_text().split('id="recorded">')[1].split("</script>")[0])
     assert "<h2>Logit lens</h2>" in page.read_text() and list(found) == ["attention", "lens"]
-    assert facts["sections"] == [found["lens"]] and facts["kinds"]
-    assert facts["title"][0] == SENTENCE and facts["facts"] == ["transformer", run.name]
+    assert {one["analysis"]: one["data"] for one in facts["results"]} == found and facts["attention"]["kinds"]
+    assert facts["subject"][0] == SENTENCE and facts["facts"] == ["transformer", run.name]
 
 
 def test_a_report_of_the_model_requires_no_text(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = inspect(capsys, "report", run, "--include", "summary", "--html", tmp_path / "alone.html")
-    facts = json.loads((tmp_path / "alone.html").read_text().split('id="data">')[1].split("</script>")[0])
-    assert facts["sections"] == [found["summary"]] and facts["target"] is None
-    assert facts["title"] == [run.name] and facts["facts"] == ["transformer"]
+    facts = json.loads((tmp_path / "alone.html").read_text().split('id="recorded">')[1].split("</script>")[0])
+    assert [one["data"] for one in facts["results"]] == [found["summary"]] and facts["attention"] is None
+    assert facts["subject"] == [run.name] and facts["facts"] == ["transformer", run.name]
 
 
 CROSS = ("attention", SENTENCE, "--kind", "cross")

@@ -12,7 +12,7 @@ import freeze
 import pytest
 import torch
 from tiny_tasks import train_tiny_runs
-from workshop import heed, write_recipe
+from workshop import heed, write_idx, write_recipe
 
 from heedful.runs import auto
 from heedful.runs.auto import describe_choices, resolve, resolve_as_stored
@@ -100,7 +100,20 @@ def test_a_value_that_was_set_is_kept_on_a_cpu(given: str, expected: tuple[objec
     assert chosen(CPU, *PAIRS, given) == expected
 
 
-@pytest.mark.usefixtures("gpu")
+@pytest.fixture
+def tiny_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """UD English EWT with two sentences, Fashion-MNIST with a hundred images: recipes with `task.labels = "auto"` collect their
+    labels from the training data."""
+    folder = tmp_path / "corpora" / "ud-en-ewt"
+    folder.mkdir(parents=True)
+    sentence = "1\tIt\t_\tPRON\t_\t_\t_\t_\t_\t_\n2\trains\t_\tVERB\t_\t_\t_\t_\t_\t_\n\n"
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.conllu").write_text(sentence * 2)
+    write_idx(folder.parent / "fashion-mnist", (28, 28), labels=10)
+    monkeypatch.setenv("HEED_DATA", str(folder.parent))
+
+
+@pytest.mark.usefixtures("gpu", "tiny_corpora")
 @pytest.mark.parametrize("name", all_recipes())
 def test_the_resolved_config_of_every_recipe_can_be_stored_and_read_back(name: str, tmp_path: Path) -> None:
     resolved = resolve(read_run(all_recipes()[name]).config, GPU)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import heed, write_pairs
+from workshop import heed, write_idx, write_pairs
 
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
@@ -36,6 +37,8 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
             "labeled": check_labeled_recipe,
             "tagged": check_tagged_recipe,
             "dialogues": check_dialogue_recipe,
+            "images": check_image_recipe,
+            "series": check_series_recipe,
         }
         checks[data.form](name, tmp_path, capsys)
         return
@@ -98,6 +101,39 @@ def check_dialogue_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     options = [*SMALL[:2], *files, *narrow(name), "tokenizer.vocab=200"]
     options += ["task.validation_replies=2"] if hasattr(config.task, "validation_replies") else []
     options += ["model.readout=16"] if hasattr(config.model, "readout") else []
+    assert heed("train", name, *options, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def check_image_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Train on a few random images, in the IDX files of MNIST."""
+    config = read_run(all_recipes()[name]).config
+    if config.data.builtin:
+        check_toy_recipe(name, tmp_path, capsys)
+        return
+    assert config.model.image_shape is not None
+    height, width, _ = config.model.image_shape
+    write_idx(tmp_path, (height, width), labels=len(config.data.class_names))
+    options = [*SMALL[:2], f"data.folder={tmp_path}", *narrow(name)]
+    assert heed("train", name, *options, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def check_series_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Train on a short table with the columns of the recipe."""
+    config = read_run(all_recipes()[name]).config
+    data: Any = config.data
+    task: Any = config.task
+    if data.builtin:
+        check_toy_recipe(name, tmp_path, capsys)
+        return
+    rows = 4 * (task.look_back + task.horizon)
+    names = list(task.variables)
+    header = [[data.time, *names]] if data.header and data.time else [names] if data.header else []
+    times = [[str(datetime(2020, 1, 1) + timedelta(hours=row))] if data.time else [] for row in range(rows)]
+    table = [*header, *([*time, *(str((row * (at + 2)) % 7) for at in range(len(names)))] for row, time in enumerate(times))]
+    (tmp_path / "table.csv").write_text("".join(",".join(line) + "\n" for line in table))
+    options = [*SMALL[:2], f'data.train={{file="{tmp_path / "table.csv"}"}}', "data.parts=[0.5, 0.25, 0.25]"]
     assert heed("train", name, *options, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 

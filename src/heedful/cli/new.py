@@ -22,7 +22,7 @@ def new(
     """Create a folder with a recipe and example data of a task.
 
     Replace the example data by your own, and run the three commands that are printed."""
-    from heedful.storage.writing import replace_text
+    from heedful.storage.writing import replace_bytes, replace_text
     from heedful.tasks import find_task
     from heedful.training.readable import list_folder
 
@@ -35,16 +35,22 @@ def new(
     make_folder(folder)
     for name, content in files.items():
         replace_text(folder / name, content)
+    binary = starter.binary_files()
+    for name, raw in binary.items():
+        make_folder((folder / name).parent)
+        replace_bytes(folder / name, raw)
     recipe, run = quote(str(folder / RECIPE)), quote(str(folder / "run"))
+    example = starter.input.replace("{folder}", str(folder))
     commands = [
         f"heed train {recipe} --run {run}",
-        f"echo {quote(starter.input)} | heed predict {run}",
+        f"echo {quote(example)} | heed predict {run}",
         f"heed evaluate {run}",
     ]
     if json:
-        print_json({"folder": str(folder), "files": list(files), "commands": commands})
+        print_json({"folder": str(folder), "files": [*files, *binary], "commands": commands})
         return
-    print_message(f"{folder} has {', '.join(files)}. Replace the example data by your own, then run:")
+    listed = [*files, *dict.fromkeys(f"{Path(name).parts[0]}/" for name in binary)]
+    print_message(f"{folder} has {', '.join(listed)}. Replace the example data by your own, then run:")
     print_text("\n".join(commands))
 
 

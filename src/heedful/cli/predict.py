@@ -52,7 +52,7 @@ def predict(
     given: set[str],
 ) -> None:
     """task: the one that the command is for, None: any; text: the input where no file is given, None: standard input."""
-    from heedful.data.input_lines import CHUNK_LINES, chunk_lines, is_interactive, read_available, read_texts
+    from heedful.data.input_lines import CHUNK_LINES, chunk_lines, is_interactive, read_available
 
     paths = files or [Path("-")]
     refuse_conflicts(paths if files or text is None else [], files, options)
@@ -72,7 +72,7 @@ def predict(
     if prompt is not None:
         chunks = [[prompt]]
     else:
-        lines = (line for file in paths for line in read_texts(file, may_be_empty=True))
+        lines = (line for file in paths for line in predictor.input_lines(file))
         if any(map(is_terminal, paths)):
             print_message("type a sentence and press Enter; end with Ctrl-D")
         chunks = read_available(lines, CHUNK_LINES) if any(map(is_interactive, paths)) else chunk_lines(lines)

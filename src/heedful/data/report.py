@@ -22,6 +22,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "long": ("line that is too long", "lines that are too long"),
     "ratio": ("line that exceeds the maximum length ratio", "lines that exceed the maximum length ratio"),
     "duplicate": ("duplicate", "duplicates"),
+    "image": ("unusable image", "unusable images"),
     "leak": ("source that is also in valid or test", "sources that are also in valid or test"),
 }
 
@@ -54,6 +55,7 @@ class CorpusCheck:
     conversions: tuple[str, ...] = ()  # commands that convert files that are not UTF-8
     unit: str = "pairs"
     remark: str = ""  # shown after the title
+    items: str = "lines"  # what its files consist of
 
     @property
     def skipped(self) -> list[Finding]:
@@ -77,17 +79,17 @@ class CorpusCheck:
         elif worst.kind == "nul":
             advice = "remove the NUL bytes; if the file is UTF-16, convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"
         else:
-            advice = "check these lines"
+            advice = f"check these {self.items}"
         if not self.kept:
             return DataError(
-                f"{self.title} has {self.total:,} lines, but no usable {self.unit.removesuffix('s')}; "
+                f"{self.title} has {self.total:,} {self.items}, but no usable {self.unit.removesuffix('s')}; "
                 f"{worst.count:,} {worst.what}, the first at {example}",
                 hint=advice,
             )
         return DataError(
-            f"{self.title}: {skipped:,} of {self.total:,} lines are unusable; expected at most "
+            f"{self.title}: {skipped:,} of {self.total:,} {self.items} are unusable; expected at most "
             f"data.max_unusable = {max_unusable:g} of them; {worst.count:,} {worst.what}, the first at {example}",
-            hint=f"{advice}; or set data.max_unusable = 1 to skip any number of lines",
+            hint=f"{advice}; or set data.max_unusable = 1 to skip any number of {self.items}",
         )
 
 
@@ -115,7 +117,7 @@ class CheckReport:
         texts: list[str] = []
         width = max((len(f"{corpus.total:,}") for corpus in self.corpora), default=0)
         for corpus in self.corpora:
-            counts = f"{corpus.total:>{width},} lines, {corpus.kept:>{width},} {corpus.unit} kept"
+            counts = f"{corpus.total:>{width},} {corpus.items}, {corpus.kept:>{width},} {corpus.unit} kept"
             texts.append(f"{corpus.split:<5}  {counts}  {corpus.title}{corpus.remark and f' ({corpus.remark})'}")
             for finding in corpus.findings:
                 texts.append(f"       {finding.count:,} {finding.what}, {finding.action}")

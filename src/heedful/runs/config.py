@@ -15,8 +15,8 @@ from heedful.config.base import Config, Problem, Seed, Untagged, describe_defaul
 from heedful.config.given import OVERRIDE, refuse_repeats
 from heedful.config.read import MISSING, Settings, difference, read_settings
 from heedful.config.toml import write_toml
-from heedful.models import ENCODERS, MODELS, ModelConfig, config_of
-from heedful.models.family import FamilyConfig
+from heedful.models import ENCODERS, IMAGE_ENCODERS, MODELS, ModelConfig, config_of
+from heedful.models.family import Architecture, FamilyConfig
 from heedful.models.transformer import TransformerConfig
 from heedful.search import SearchConfig
 from heedful.tasks import TASKS, find_task
@@ -72,14 +72,26 @@ class Run(Config):
         return self
 
 
+DESCRIBED: dict[Architecture, str] = {
+    "encoder-decoder": "an encoder-decoder",
+    "decoder": "a decoder",
+    "encoder": "an encoder",
+    "image-encoder": "an encoder of images",
+}
+
+
 def architecture_problems(model: FamilyConfig, task: TaskConfig) -> list[Problem]:
     """The problem of a model that the task cannot train."""
     if model.architecture in task.architectures:
         return []
-    families = {name: config_of(family).architecture for name, family in (MODELS | ENCODERS).items()}
+    families = {name: config_of(family).architecture for name, family in (MODELS | ENCODERS | IMAGE_ENCODERS).items()}
     fitting = ", ".join(name for name, architecture in families.items() if architecture in task.architectures)
-    kind = {"encoder-decoder": "an encoder-decoder", "decoder": "a decoder", "encoder": "an encoder"}[model.architecture]
-    return [Problem("model.family", f"given {model.family!r}, {kind}; task {task.name!r} expects one of: {fitting}")]
+    return [
+        Problem(
+            "model.family",
+            f"given {model.family!r}, {DESCRIBED[model.architecture]}; task {task.name!r} expects one of: {fitting}",
+        )
+    ]
 
 
 def read_run(

@@ -39,7 +39,7 @@ from heedful.tasks import find_task
 from heedful.tasks.base import TaskData, TaskDefinition
 from heedful.tasks.predictor import value_as_toml
 from heedful.text.tokenizer import Tokenizer
-from heedful.training import environment, facts, head_gates, retention, run_folder
+from heedful.training import environment, facts, head_gates, retention, run_folder, samples_log
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import shapes, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
@@ -267,7 +267,7 @@ def outcome_if_finished(config: Run, folder: Path) -> Outcome | None:
 
 def record_data(config: Run, folder: Path) -> None:
     """Record the data and environment of a new run, and remove the files of an attempt that left no checkpoint."""
-    for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl", TRACKING_ID, TENSORBOARD):
+    for name in (*facts.TOKENIZERS, "metrics.jsonl", samples_log.NAME, "splits.jsonl", TRACKING_ID, TENSORBOARD):
         if (folder / name).exists():
             remove(folder / name)
     facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})

@@ -29,6 +29,8 @@ TASKS = {
     "chat": "heedful.tasks.chat",
     "retrieval": "heedful.tasks.retrieval",
     "skip_thought": "heedful.tasks.skip_thought",
+    "forecasting": "heedful.tasks.forecasting",
+    "image_classification": "heedful.tasks.image_classification",
 }
 
 

@@ -133,12 +133,17 @@ def resolve_nothing(run: RunConfig) -> Mapping[str, object]:
 def finish_nothing(run: RunConfig, folder: Path) -> None: ...
 
 
+def no_binary_files() -> Mapping[str, bytes]:
+    return {}
+
+
 class Starter(NamedTuple):
     """What `heed new` writes: a recipe and example data in the right format, to be replaced by the user's own."""
 
     recipe: str  # text of recipe.toml; paths are relative to its folder
     files: Mapping[str, str]  # name -> content
-    input: str  # a line for `heed predict`
+    input: str  # a line for `heed predict`; {folder} is the folder that `heed new` creates
+    binary_files: Callable[[], Mapping[str, bytes]] = no_binary_files  # name -> content, made when they are written
 
 
 class TaskDefinition(NamedTuple):

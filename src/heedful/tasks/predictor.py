@@ -16,7 +16,7 @@ from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
 from heedful.config.read import read_settings
 from heedful.config.toml import write_value
 from heedful.data.conllu import Arc
-from heedful.data.input_lines import MAX_CHARACTERS
+from heedful.data.input_lines import MAX_CHARACTERS, read_texts
 from heedful.data.samples import Sample
 from heedful.data.sources import find_path
 from heedful.data.splits import SPLITS
@@ -117,6 +117,7 @@ class Predictor:
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
         self.search_configs: dict[Any, SearchConfig] = {}  # by the options that they were made from
+        self.reads_paths = True  # whether an input may be the path of a file, for tasks whose inputs are files
         self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
 
     def __repr__(self) -> str:
@@ -172,6 +173,10 @@ class Predictor:
         """The outputs for texts that arrive in chunks, each chunk before the next is read; options: of the task's command;
         unknown: filled with the words outside the vocabulary and the first line of each."""
         raise NotImplementedError
+
+    def input_lines(self, file: Path) -> Iterator[str]:
+        """The inputs of a file of `heed predict`; "-" is standard input."""
+        return read_texts(file, may_be_empty=True)
 
     def check_inputs(self, files: Sequence[Path], options: Any) -> None:
         """Raise an error for options of the task's command that do not fit the input files, before any work."""
@@ -235,6 +240,11 @@ class Predictor:
     def token_loss(self) -> TokenLoss:
         """The cross-entropy that the run was trained with."""
         return TokenLoss()
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        """The names of the texts of an input. Several are separated by tabs in a line."""
+        return ["text"]
 
     @property
     def input_tokenizer(self) -> Tokenizer:

@@ -16,6 +16,7 @@ from heedful.tasks.pairs_task import PairsTask
 from heedful.tasks.system import System
 from heedful.tasks.translation.data import Corpora
 from heedful.training.loop import Validation
+from heedful.training.samples_log import MAX_SAMPLES, Sample
 
 
 class ChatTask(PairsTask):
@@ -33,8 +34,9 @@ class ChatTask(PairsTask):
         config = self.config
         examples = evenly_spaced(self.corpora.valid, config.validation_examples)
         result = evaluate_replies(self.system, examples, self.search, config.validation_metrics, config.validation_replies)
-        shown = list(zip(examples.sources, result.replies, strict=False))[: config.samples]
-        return Validation(result.figures, result.signatures, [f"{source}  ->  {reply}" for source, reply in shown])
+        shown = [Sample(*texts) for texts in zip(examples.sources, examples.references, result.replies, strict=False)]
+        samples = [f"{one.source}  ->  {one.output}" for one in shown[: config.samples]]
+        return Validation(result.figures, result.signatures, samples, shown[:MAX_SAMPLES])
 
 
 TASK = TaskDefinition(ChatConfig, DialoguesConfig, ChatData, ChatTask, ChatBot, format_examples, STARTER)

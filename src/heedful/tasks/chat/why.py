@@ -54,7 +54,12 @@ class AttentionByTurn(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         turns = [
-            {"text": turn.text, "weight": turn.weight, "words": [word._asdict() for word in turn.words]} for turn in self.turns
+            {
+                "text": turn.text,
+                "weight": turn.weight,
+                "words": [word._asdict() | {"shade": turn.shown(word)} for word in turn.words],
+            }
+            for turn in self.turns
         ]
         return {"reply": self.reply, "turns": turns}
 

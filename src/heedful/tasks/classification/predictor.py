@@ -133,14 +133,24 @@ class Classifier(Predictor):
             predicted = tuple(labels[at] for at in chosen)
             yield LabelPrediction(example, dict(zip(labels, row, strict=True)), predicted, several)
 
+    @property
+    def input_names(self) -> Sequence[str]:
+        """The columns of the data; columns without a name are numbered."""
+        columns = self.run.data.texts
+        if len(columns) == 1:
+            return ["text"]
+        return [name if isinstance(name, str) else f"text {at}" for at, name in enumerate(columns, start=1)]
+
     def split_line(self, line: str) -> Input:
         """The texts of an example in one line, separated by tabs."""
         return line.split("\t") if len(self.run.data.texts) > 1 else line
 
     def example_from(self, given: Input, number: int) -> tuple[str, ...]:
-        """An example as a tuple of texts; an error if it has not as many texts as the run's data."""
+        """An example as a tuple of texts, also of a line with tabs between them; an error if it has not as many texts as the
+        run's data."""
         count = len(self.run.data.texts)
-        example = (given,) if isinstance(given, str) else tuple(given)
+        line = self.split_line(given) if isinstance(given, str) else given
+        example = (line,) if isinstance(line, str) else tuple(line)
         if len(example) != count or not all(isinstance(text, str) for text in example):
             expected = f"{count} texts, in Python as a tuple, in a line separated by tabs" if count > 1 else "a text"
             raise ConfigError(f"example {number} is {given!r:.60}; expected {expected}")

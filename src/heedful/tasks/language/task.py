@@ -27,6 +27,7 @@ from heedful.tasks.language.starter import STARTER
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.system import System
 from heedful.training.loop import StreamedBatch, Validation
+from heedful.training.samples_log import MAX_SAMPLES, Sample
 from heedful.training.train_state import Direction
 from heedful.training.update import Objective
 
@@ -131,7 +132,7 @@ class LanguageModelingTask:
             search = self.search.model_copy(update={"n_best": config.samples if self.search.method == "sample" else 1})
             (continuation,) = generate(self.system, [config.prompt], GenerationOptions(config.sample_length), search)
             samples = continuation.texts
-        return Validation(figures, {}, samples)
+        return Validation(figures, {}, samples, [Sample(config.prompt, None, text) for text in samples[:MAX_SAMPLES]])
 
 
 TASK = TaskDefinition(LanguageConfig, TextConfig, TextData, LanguageModelingTask, TextGenerator, format_examples, STARTER)

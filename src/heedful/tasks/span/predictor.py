@@ -75,6 +75,10 @@ class SpanExtractor(Predictor):
         return cast(SpanModel, cast(object, self.model))
 
     @property
+    def input_names(self) -> Sequence[str]:
+        return ["question", "context"]
+
+    @property
     def spans(self) -> SpanData:
         return SpanData(self.run)
 

@@ -95,6 +95,10 @@ class Tagger(Predictor):
         return cast(TaggingModel, self.model)
 
     @property
+    def input_names(self) -> Sequence[str]:
+        return ["vectors"] if self.tagged.features else ["text"]
+
+    @property
     def tagged(self) -> TaggedData:
         return TaggedData(self.run)
 

@@ -23,6 +23,7 @@ from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.sequence_level import sequence_objective
 from heedful.tasks.translation.starter import STARTER
 from heedful.training.loop import Validation
+from heedful.training.samples_log import MAX_SAMPLES, Sample
 from heedful.training.update import Objective
 
 
@@ -81,10 +82,11 @@ class TranslationTask(PairsTask):
             self.config.validation_metrics,
             self.config.validation_sentences,
         )
-        shown = zip(self.corpora.valid.sources, result.translations, strict=False)
-        samples = [f"{source}  ->  {text}" for source, text in list(shown)[: self.config.samples]]
+        valid, outputs = self.corpora.valid, result.translations
+        shown = [Sample(*texts) for texts in zip(valid.sources, valid.references, outputs, strict=False)]
+        samples = [f"{one.source}  ->  {one.output}" for one in shown[: self.config.samples]]
         signatures = {name: score.signature for name, score in result.scores.items()}
-        return Validation(result.figures, signatures, samples)
+        return Validation(result.figures, signatures, samples, shown[:MAX_SAMPLES])
 
 
 TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, format_examples, STARTER)
