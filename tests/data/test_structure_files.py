@@ -65,7 +65,7 @@ def test_edges_are_a_mask_with_every_position_itself(directed: bool, tmp_path: P
 
 
 def test_a_run_reads_the_matrix_once_and_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A trained classifier has the matrix in its weights; its file can be removed. Another file is an error to continue with."""
+    """A trained classifier has the matrix in its weights; its file can be removed. A run cannot be continued with another."""
     recipe, file = write_tiny_recipe("classification", tmp_path), tmp_path / "mask.npy"
     mask = (np.arange(16)[:, None] - np.arange(16) >= 0).astype(np.float32)
     np.save(file, mask)

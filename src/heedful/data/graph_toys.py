@@ -1,8 +1,8 @@
 """Generated graphs with a label for each node.
 
 communities   one graph: nodes of four groups, most edges within a group (stochastic block model: Holland et al., 1983), and
-              features that are the group's direction with much noise. A node's own features tell its group in about half of
-              the cases; with those of its neighbors, in most
+              features that are the group's direction with noise. Neither the features of a node alone nor the labels of its
+              neighbors tell its group well; both together do
 reachable     many graphs, each of two paths, with one marked node: the label is whether a node is on the path of the mark.
               A node at distance d from the mark needs a network of d layers
 """
@@ -18,8 +18,8 @@ GraphToy = Literal["communities", "reachable"]
 Counts = tuple[int, int, int]  # of train, valid and test
 PARTS = ("train", "valid", "test")
 GROUPS, FEATURES = 4, 8
-NOISE = 2.5  # standard deviation of a feature; the distance between two groups is 2
-DEGREE, OUTSIDE = 10.0, 1 / 6  # mean number of edges of a node, and the share that leaves its group
+NOISE = 1.2  # standard deviation of a feature; the distance between two groups is 2
+DEGREE, OUTSIDE = 8.0, 0.35  # mean number of edges of a node, and the share that leaves its group
 LONGEST = 6  # nodes of a path
 
 

@@ -1,7 +1,7 @@
 """Graphs with a label for each node: [data] with form = "graphs".
 
     train = { nodes = "nodes.csv", edges = "edges.csv" }      comma- or tab-separated, with a header
-    split = "split"                      column of the nodes: train, valid, test, or nothing for a node without a label
+    split_column = "split"               column of the nodes: train, valid, test, or nothing for a node without a label
                                          or: parts = [0.6, 0.2, 0.2], fractions of the nodes, by a hash of their names
                                          or: valid = {…} and test = {…}, graphs of their own
 
@@ -10,7 +10,8 @@
     edges.csv       source,target
                     a,b
 
-    train = { file = "graphs.jsonl" }    a graph in each line: {"nodes": [{"node": "a", "label": "red", "x": 0.5}], "edges": [["a", "b"]]}
+    train = { file = "graphs.jsonl" }    a graph in each line:
+                                         {"nodes": [{"node": "a", "label": "red", "x": 0.5}], "edges": [["a", "b"]]}
     graph = "graph"                      column of both tables, where they have several graphs
 
     builtin = "communities"              generated graphs (`graph_toys.py`), of as many nodes or graphs as `counts` says
@@ -77,10 +78,10 @@ class GraphsConfig(Config):
     """Graphs for validation."""
     test: GraphFile | None = None
     """Graphs for testing."""
-    split: str | None = None
+    split_column: str | None = None
     """Column of the nodes with their split, where one graph has train, valid and test nodes; default: none."""
     parts: Fractions | None = None
-    """Divide the nodes of `train` into train, valid and test by a hash of their names: three fractions. Default: not divided."""
+    """Divide the nodes of `train` into train, valid and test by a hash of their names: three fractions. Default: none."""
     node: str = "node"
     """Column of the names of the nodes."""
     label: str = "label"
@@ -113,10 +114,10 @@ class GraphsConfig(Config):
             expected = "expected a table with nodes or file, or data.builtin"
             problems += [Problem(name, f"missing; {expected}") for name in missing]
         else:
-            names = ("train", "valid", "test", "split", "parts", "node", "label", "graph", "directed", "max_unusable")
+            names = ("train", "valid", "test", "split_column", "parts", "node", "label", "graph", "directed", "max_unusable")
             problems += unused(self, dict.fromkeys(names, "data.builtin is set"))
-        if self.split is not None and self.parts is not None:
-            problems.append(Problem("parts", "given with data.split, expected one of them"))
+        if self.split_column is not None and self.parts is not None:
+            problems.append(Problem("parts", "given with data.split_column, expected one of them"))
         if self.parts is not None:
             problems += [Problem("parts", text) for text in fraction_problems(self.parts)]
         no_effect = {name: f"{name} nodes are those of data.train" for name in ("valid", "test") if self.makes(name)}
@@ -126,12 +127,16 @@ class GraphsConfig(Config):
     def makes(self, split: str) -> bool:
         """Whether the graphs of train have the nodes of this split, too."""
         divided = self.parts is not None and self.parts[PARTS.index(split)] > 0
-        return self.train is not None and (self.split is not None or divided)
+        return self.train is not None and (self.split_column is not None or divided)
+
+    def undivided(self) -> GraphsConfig:
+        """The config of graphs whose nodes all belong to one split."""
+        return self.model_copy(update={"split_column": None, "parts": None})
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of nodes that are no features."""
-        return tuple(name for name in (self.node, self.label, self.split, self.graph, self.token) if name is not None)
+        return tuple(name for name in (self.node, self.label, self.split_column, self.graph, self.token) if name is not None)
 
     @property
     def max_length(self) -> int:
@@ -185,7 +190,7 @@ def title_of(data: GraphsConfig, split: str) -> str:
 
 def read_graphs(data: GraphsConfig, split: str) -> list[Graph]:
     """The graphs with the nodes of a split."""
-    given = find_graphs(data, split)
+    given, data = find_graphs(data, split), data if data.makes(split) else data.undivided()
     if given is None:
         return toy_graphs(data, split)
     if given.file is not None:
@@ -197,7 +202,10 @@ def read_graphs(data: GraphsConfig, split: str) -> list[Graph]:
 def unlabeled_nodes(data: GraphsConfig, graphs: Sequence[Graph]) -> list[Node]:
     """The nodes without a label, except those that belong to no split."""
     return [
-        node for graph in graphs for node in graph.nodes if node.label is None and (data.split is None or node.part is not None)
+        node
+        for graph in graphs
+        for node in graph.nodes
+        if node.label is None and (data.split_column is None or node.part is not None)
     ]
 
 
@@ -344,15 +352,15 @@ def node_part(data: GraphsConfig, place: str, name: str, values: Mapping[str, st
     """The split of a node, where one graph has several."""
     if data.parts is not None:
         return part_of(name, data.parts)
-    if data.split is None:
+    if data.split_column is None:
         return None
-    if data.split not in values:
-        raise DataError(f"{place} has no column {data.split!r}, data.split; expected train, valid, test, or nothing")
-    part = values[data.split]
+    if data.split_column not in values:
+        raise DataError(f"{place} has no {data.split_column!r}, data.split_column; expected train, valid, test, or nothing")
+    part = values[data.split_column]
     if part and part not in PARTS:
         close = nearest(part, PARTS)
         raise DataError(
-            f"{place}: {data.split} is {part!r:.40}; expected train, valid, test, or nothing for a node without a label",
+            f"{place}: {data.split_column} is {part!r:.40}; expected train, valid, test, or nothing for a node without a label",
             hint=f"did you mean {close!r}?" if close else None,
         )
     return part or None

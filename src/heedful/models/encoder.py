@@ -86,7 +86,7 @@ class EncoderConfig(FamilyConfig):
 
     @property
     def mixes_otherwise(self) -> str | None:
-        """The first kind of layer whose tokens do not depend on each other by attention with a structure; None: there is none."""
+        """The first kind of layer to which the structure of attention does not apply; None: there is none."""
         return next((kind for kind in self.layers if not SEQUENCE_LAYERS[kind].takes_structure()), None)
 
     @property
@@ -107,10 +107,8 @@ class EncoderConfig(FamilyConfig):
         if "heads" in used and self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
         if self.structure.kind != "full" and self.mixes_otherwise:
-            given = (
-                f"given {self.structure.kind!r}, but layer {self.mixes_otherwise!r} has no such structure; expected layers of"
-            )
-            problems.append(Problem("structure.kind", f"{given} 'self-attention'"))
+            given = f"given {self.structure.kind!r}, but layer {self.mixes_otherwise!r} has no such structure"
+            problems.append(Problem("structure.kind", f"{given}; expected layers of 'self-attention'"))
         reasons = {name: why for name, why in UNUSED_REASONS.items() if name not in used}
         if self.position != "learned":
             reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"

@@ -197,7 +197,8 @@ def join(*parts: AttentionBias | None) -> AttentionBias:
 def attention_structure(
     structure: Structure | None, positions: Tensor, attention_mask: Tensor | None = None
 ) -> AttentionBias | None:
-    """The structure of a model at positions (rows or 1, time), and the mask of an input (rows or 1, query, key); None: neither."""
+    """The structure of a model at positions (rows or 1, time), with the mask of an input (rows or 1, query, key); None: all
+    tokens attend to all."""
     if structure is None:
         return None if attention_mask is None else AttentionBias(attention_mask[:, None])
     structure.check_length(positions.shape[1])

@@ -1,1 +1,1 @@
-"""Node classification: graphs with a label for each node -> a model that attends along the edges, scored by accuracy and macro F1."""
+"""Node classification: graphs with a label for each node -> a model that attends along edges, scored by accuracy and F1."""

@@ -90,7 +90,7 @@ class GraphData:
         nodes, edges = sum(len(graph.nodes) for graph in graphs), sum(len(graph.edges) for graph in graphs)
         if len(missing) > self.data.max_unusable * nodes:
             raise DataError(
-                f"{missing[0].place}: node {missing[0].name!r:.40} has no label; {len(missing):,} of {nodes:,} nodes have none, "
+                f"{missing[0].place}: node {missing[0].name!r:.40} has no label; {len(missing):,} of {nodes:,} have none, "
                 f"expected at most data.max_unusable = {self.data.max_unusable:g} of them",
                 hint="add the labels, or set data.max_unusable = 1 to use such nodes as neighbors only",
             )
@@ -139,7 +139,7 @@ class GraphData:
 
     def is_scored(self, node: Node, split: str) -> bool:
         """Whether a node has a label and belongs to the split."""
-        return node.label is not None and (node.part == split or (node.part is None and self.data.split is None))
+        return node.label is not None and (node.part == split or (node.part is None and self.data.split_column is None))
 
     @property
     def shares_graphs(self) -> bool:

@@ -103,7 +103,7 @@ class NodeClassifier(Predictor):
         if options.nodes is None:
             return self.predict_graphs([line for line in chunk if line.strip()] for chunk in chunks)
         edges = None if options.edges is None else find_path(str(options.edges))
-        return self.classify(read_tables(self.run.data, find_path(str(options.nodes)), edges))
+        return self.classify(read_tables(self.run.data.undivided(), find_path(str(options.nodes)), edges))
 
     def predict_graphs(self, chunks: Iterable[Sequence[Input]]) -> Iterator[NodePrediction]:
         for _, graphs in checked_chunks(chunks, self.read_input):
@@ -115,7 +115,7 @@ class NodeClassifier(Predictor):
         if isinstance(given, str):
             refuse_too_long(given, place)
             given = parse_json(given, place)
-        return parse_graph(self.run.data.model_copy(update={"split": None}), given, place)
+        return parse_graph(self.run.data.undivided(), given, place)
 
     def classify(self, graphs: Sequence[Graph]) -> Iterator[NodePrediction]:
         encoded = [self.encode_graph(graph) for graph in graphs]
@@ -155,8 +155,8 @@ class NodeClassifier(Predictor):
             left -= scored
 
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
-        """A graph, as JSON, with the labels of its nodes; its tokens are the nodes. target: labels separated by spaces, default:
-        the predicted ones."""
+        """A graph, as JSON, with the labels of its nodes; its tokens are the nodes. target: labels separated by spaces,
+        default: the predicted ones."""
         if config is not None:
             raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
         graph = self.read_input(text, 1)

@@ -1,4 +1,4 @@
-"""`heed new node_classification`: people of two clubs, with two noisy numbers each, who mostly know people of their own club."""
+"""`heed new node_classification`: people of two clubs, with two noisy numbers each, who mostly know their own club."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ form = "graphs"
 train = { nodes = "nodes.csv", edges = "edges.csv" }   # comma- or tab-separated, plain or .gz; relative to this folder
 node = "node"                         # column of the names; edges.csv has the columns source and target
 label = "label"                       # column of the labels; all other columns are features, numbers
-split = "split"                       # column with train, valid or test; or parts = [0.6, 0.2, 0.2]
+split_column = "split"                # column with train, valid or test; or parts = [0.6, 0.2, 0.2]
 directed = false                      # true: a node attends to the sources of its edges only
 
 [task]
