@@ -73,9 +73,8 @@ def communities(folder: Path) -> Evidence:
         row = {}
         for attend in ("neighbors", "self", "all"):
             classifier = train("toy-graph", folder / f"{attend}-{seed}", {"seed": seed, "task.attend": attend})
-            found = classifier.report(
-                "test", EvaluateOptions(bootstrap=0, baselines=attend == "neighbors"), load=..., search=...
-            )
+            options = EvaluateOptions(bootstrap=0, baselines=attend == "neighbors")
+            found = classifier.report("test", options, load=heedful.load, search=classifier.search_config)
             row[f"attends to {attend}"] = found.figures["accuracy"]
             row |= {name: figures["accuracy"] for name, figures in found.baselines.items()}
         rows.append(row)

@@ -21,9 +21,12 @@ OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs", "encoder"
 OTHERS |= {"masked": "a [MASK] runs a [MASK]", "tagging": "a dog runs"}
 TEXTS |= {"several": "a dog sees", "numeric": "1\t2\n-3\t0.5\n0\t1"}
 OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
+NODES = "node_classification"
+TEXTS |= {NODES: '{"nodes": [{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}], "edges": [["a", "b"]]}'}
+OTHERS |= {NODES: '{"nodes": [{"node": "a", "x": 0, "y": 2}, {"node": "b", "x": 1, "y": 1}], "edges": [["a", "b"]]}'}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
 # encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
-ENCODERS = ("masked", "tagging", "encoder", "several", "numeric")
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES)
 ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS)
 
 
@@ -103,6 +106,13 @@ ANALYSES = [
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
     Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder", "several")),
+    Analysis("graph", ("{text}",), lambda one, text, other: inspection.graph(one, text), (NODES,)),
+    Analysis(
+        "graph",
+        ("{text}", "--layer", "0", "--head", "1"),
+        lambda one, text, other: inspection.graph(one, text, layer=0, head=1),
+        (NODES,),
+    ),
     Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]

@@ -57,7 +57,7 @@ class NodeClassifier(Predictor):
     """A trained model of node classification. A graph is a dictionary, {"nodes": [{"node": "a", …}], "edges": [("a", "b")]}, or
     the same as JSON; nodes have the columns of the training data.
 
-    >>> classifier = heedful.NodeClassifier.load(node_run)
+    >>> classifier = heedful.NodeClassifier.load(node_classification_run)
     >>> graph = {"nodes": [{"node": "a", "x": 1.0, "y": 0.0}, {"node": "b", "x": 0.0, "y": 1.0}], "edges": [("a", "b")]}
     >>> len(next(classifier.predictions([graph])).labels)
     2
