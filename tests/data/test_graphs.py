@@ -33,7 +33,7 @@ BROKEN: dict[str, tuple[str, bytes, list[str], str]] = {  # file, content, overr
     "empty edges": ("edges.csv", b"", [], "edges.csv is empty; expected at least one line"),
     "empty nodes": ("nodes.csv", b"", [], "nodes.csv is empty; expected at least one line"),
     "header alone": ("nodes.csv", b"node,label,x,y\n", [], "nodes.csv has no nodes; expected a line for each"),
-    "label missing": ("nodes.csv", NODES.replace("b,no", "b,").encode(), [], "line 3: node 'b' has no label; 1 of 4 nodes"),
+    "label missing": ("nodes.csv", NODES.replace("b,no", "b,").encode(), [], "line 3: node 'b' has no label; 1 of 4 have none"),
     "feature is no number": ("nodes.csv", NODES.replace("b,no,0", "b,no,z").encode(), [], "column 'x': 'z' is not a number"),
     "feature is not finite": ("nodes.csv", NODES.replace("b,no,0", "b,no,inf").encode(), [], "'inf' is out of range"),
     "too many nodes": ("nodes.csv", NODES.encode(), ["data.max_nodes=3"], "has 4 nodes; expected at most data.max_nodes = 3"),
@@ -41,7 +41,7 @@ BROKEN: dict[str, tuple[str, bytes, list[str], str]] = {  # file, content, overr
     "node without a name": ("nodes.csv", NODES.replace("d,no", ",no").encode(), [], "line 5: the name of the node is missing"),
     "column twice": ("nodes.csv", NODES.replace("x,y", "x,x").encode(), [], "line 1 has two columns named 'x'"),
     "unknown label": ("nodes.csv", NODES.encode(), ['task.labels=["yes", "maybe"]'], "label 'no' of node 'b'; expected one of"),
-    "one label": ("nodes.csv", NODES.replace("no", "yes").encode(), [], "have 1 labels; expected two or more"),
+    "one label": ("nodes.csv", NODES.replace(",no", ",yes").encode(), [], "have 1 labels; expected two or more"),
     "unknown split": ("nodes.csv", NODES.encode(), ["SPLIT"], "split is '0'; expected train, valid, test, or nothing"),
 }
 

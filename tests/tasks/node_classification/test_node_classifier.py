@@ -113,8 +113,8 @@ def test_padding_and_other_graphs_of_a_batch_change_nothing(tmp_path: Path) -> N
 
 
 def test_edges_and_features_together_are_better_than_each_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    counts = "data.counts={train=80, valid=40, test=120}"
-    steps = [f"training.{name}=60" for name in ("steps", "save_every", "validate_every")]
+    counts = "data.counts={train=60, valid=20, test=100}"
+    steps = [f"training.{name}=40" for name in ("steps", "save_every", "validate_every")]
     accuracies = {}
     for attend in ("neighbors", "self"):
         assert heed("train", "toy-graph", counts, *steps, f"task.attend={attend}", "--run", tmp_path / attend) == 0
@@ -247,5 +247,5 @@ def test_nodes_without_features_are_tokens(tmp_path: Path, capsys: pytest.Captur
     overrides = {"model": model, "tokenizer.kind": "spaces", "data.token": "element", "training.steps": 60}
     overrides |= {"training.schedule": {"name": "constant", "learning_rate": 1e-2, "warmup": 1}, "task.head_dropout": 0.0}
     changes = {name: value for name, value in overrides.items() if name != "model"}
-    heedful.train(recipe, changes, run=tmp_path / "run", train=graphs, valid=graphs, model=model)
+    heedful.train(recipe, changes, run=tmp_path / "run", train=graphs, valid=graphs, test=graphs, model=model)
     assert heedful.load(tmp_path / "run").predict(graphs) == ["C O", "N C", "O N"]

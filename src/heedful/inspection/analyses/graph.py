@@ -116,8 +116,8 @@ def graph(
     """The attention weights between the nodes of a graph, given as JSON. target: labels of the nodes, default: the predicted
     ones; layer, head: default: the mean over all.
 
-    >>> nodes = '[{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}]'
-    >>> result = heedful.inspection.graph(heedful.load(node_classification_run), '{"nodes": ' + nodes + ', "edges": [["a", "b"]]}')
+    >>> text = '{"nodes": [{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}], "edges": [["a", "b"]]}'
+    >>> result = heedful.inspection.graph(heedful.load(node_classification_run), text)
     >>> [edge.neighbor for edge in result.edges]
     ['b', 'a']
     """

@@ -18,7 +18,6 @@ from heedful.inspection.drawing.figure import (
     DARK,
     EDGE,
     INSIDE,
-    QUIET,
     SMALL,
     Figure,
     Heatmap,
@@ -34,8 +33,8 @@ from heedful.inspection.drawing.text_heatmap import printable_token
 
 ROUNDS = 200  # of the layout
 GRAVITY = 0.3  # keeps parts that are not connected together
-SPACING = 84.0  # pixels between nodes, about
-BOX = 22.0  # height of a node
+SPACING = 96.0  # pixels between nodes, about
+BOX, GAP = 34.0, 2.0  # height of a node, and the distance of lines from it
 PALEST, THINNEST, WIDEST = 0.25, 1.0, 7.0  # of lines: share of the color scale, and width in pixels
 
 
@@ -55,24 +54,36 @@ def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: 
     """The colors of lines are relative to the largest weight."""
     side = SPACING * max(math.sqrt(len(nodes)), 2.0)
     places = layout(len(nodes), [(edge.first, edge.second) for edge in edges]) * side
-    names = [printable_token(node.name) for node in nodes]
-    left, top = EDGE + max(map(text_width, names)) / 2 + 10, 2 * EDGE + 20
+    texts = [(printable_token(node.name), printable_token(node.label)) for node in nodes]
+    widths = [max(text_width(name), text_width(label, SMALL)) + 12 for name, label in texts]
+    left, top = EDGE + max(widths) / 2, 2 * EDGE + 20
     at = [(left + float(x), top + float(y)) for x, y in places]
     most = max((edge.weight for edge in edges), default=1.0) or 1.0
     marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
     for edge in sorted(edges, key=lambda edge: edge.weight):  # strong lines above weak ones
         share = edge.weight / most
         shade = "#{:02x}{:02x}{:02x}".format(*color(PALEST + (1 - PALEST) * share, "blue"))
-        marks.append(Polyline([at[edge.first], at[edge.second]], shade, THINNEST + (WIDEST - THINNEST) * share))
-    for (x, y), name, node in zip(at, names, nodes, strict=True):
-        width = text_width(name) + 12
-        value, tips = torch.tensor([[node.probability]]), ([name], [node.label])
-        marks.append(Heatmap(x - width / 2, y - BOX / 2, width, BOX, value, 1.0, "blue", tips))
-        marks.append(Label(x, y, name, anchor="middle", color=INSIDE[node.probability > DARK]))
-        marks.append(Label(x, y + BOX / 2 + 8, printable_token(node.label), SMALL, "middle", color=QUIET))
+        line = between_boxes(at[edge.first], at[edge.second], (widths[edge.first], widths[edge.second]))
+        marks += [Polyline(line, shade, THINNEST + (WIDEST - THINNEST) * share)] if line else []
+    for (x, y), (name, label), width, node in zip(at, texts, widths, nodes, strict=True):
+        value, ink = torch.tensor([[node.probability]]), INSIDE[node.probability > DARK]
+        marks.append(Heatmap(x - width / 2, y - BOX / 2, width, BOX, value, 1.0, "blue", ([name], [label])))
+        marks += [Label(x, y - 7, name, anchor="middle", color=ink), Label(x, y + 8, label, SMALL, "middle", color=ink)]
     bottom = top + side + BOX + 24
-    full = max(left + side + max(map(text_width, names)) / 2 + 2 * EDGE, 2 * EDGE + text_width(title, 15), left + 240)
+    full = max(left + side + max(widths) / 2 + EDGE, 2 * EDGE + text_width(title, 15), left + 240)
     return add_caption(Figure(title, full, bottom + 34, marks + color_scale(EDGE, bottom + 8, 1.0, "blue")), captions)
+
+
+def between_boxes(
+    start: tuple[float, float], end: tuple[float, float], widths: tuple[float, float]
+) -> list[tuple[float, float]]:
+    """The part of a line between two centers that is outside of their boxes; empty: they touch."""
+    (x, y), (u, v) = start, end
+    across, down = max(abs(u - x), 1e-9), max(abs(v - y), 1e-9)
+    first, second = (min((width / 2 + GAP) / across, (BOX / 2 + GAP) / down) for width in widths)  # shares of the line
+    if first + second >= 1:
+        return []
+    return [(x + first * (u - x), y + first * (v - y)), (u - second * (u - x), v - second * (v - y))]
 
 
 def layout(count: int, edges: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
