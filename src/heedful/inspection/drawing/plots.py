@@ -48,15 +48,16 @@ def plot(figure: Figure, format: str) -> bytes:
         axes = plot.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, figure.width), ylim=(figure.height, 0))
         axes.axis("off")
-        for mark in figure.marks:
+        for order, mark in enumerate(figure.marks):  # later marks above earlier ones, as in SVG
             if isinstance(mark, Heatmap):
-                draw_heatmap(axes, mark)
+                draw_heatmap(axes, mark, order)
             elif isinstance(mark, Label):
-                draw_label(axes, mark)
+                draw_label(axes, mark, order)
             elif isinstance(mark, Polyline):
-                axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width)
+                points = zip(*mark.points, strict=True)
+                axes.plot(*points, color=mark.color, linewidth=0.75 * mark.width, zorder=order)
             else:
-                draw_line(axes, mark)
+                draw_line(axes, mark, order)
         content = io.BytesIO()
         plot.savefig(content, format=format, dpi=DOTS)
         return content.getvalue()
@@ -75,7 +76,7 @@ def import_matplotlib() -> Any:
     return matplotlib
 
 
-def draw_line(axes: Any, line: Line) -> None:
+def draw_line(axes: Any, line: Line, order: int) -> None:
     from matplotlib.path import Path as Curve
 
     middle = (line.start[0] + line.end[0]) / 2
@@ -87,24 +88,25 @@ def draw_line(axes: Any, line: Line) -> None:
             edgecolor="#2462a8",
             linewidth=0.75 * (1 + 2.5 * line.strength),
             alpha=line.strength,
+            zorder=order,
         )
     )
 
 
-def draw_heatmap(axes: Any, heatmap: Heatmap) -> None:
+def draw_heatmap(axes: Any, heatmap: Heatmap, order: int) -> None:
     if not heatmap.values.numel():  # the model's output is empty
         return
     colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
     extent = (heatmap.x, heatmap.x + heatmap.width, heatmap.y + heatmap.height, heatmap.y)
-    axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest")
+    axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest", zorder=order)
     frame = import_matplotlib().patches.Rectangle(
-        (heatmap.x, heatmap.y), heatmap.width, heatmap.height, fill=False, linewidth=0.4
+        (heatmap.x, heatmap.y), heatmap.width, heatmap.height, fill=False, linewidth=0.4, zorder=order
     )
     axes.add_patch(frame)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
 
 
-def draw_label(axes: Any, label: Label) -> None:
+def draw_label(axes: Any, label: Label, order: int) -> None:
     axes.text(
         label.x,
         label.y,
@@ -115,6 +117,7 @@ def draw_label(axes: Any, label: Label) -> None:
         va="center_baseline" if not label.rotation else "center",
         rotation=label.rotation,
         rotation_mode="anchor",
+        zorder=order,
     )
 
 
