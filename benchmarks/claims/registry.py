@@ -153,7 +153,7 @@ CLAIMS: dict[str, Claim] = {
         structures.sets,
     ),
     "graph": Claim(
-        "four groups of nodes: attention along edges is right 10 points more often than the same model without edges and than a "
+        "four groups of nodes: attention along edges is right 10 points more often than the same model without edges and a "
         "linear model of the features, and more often than label propagation (for each of three seeds)",
         "Velickovic 2018",
         structures.communities,
