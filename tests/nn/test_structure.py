@@ -16,8 +16,10 @@ from torch.testing import assert_close
 from heedful.errors import ConfigError, HeedfulError
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.encoder import Encoder, EncoderConfig
+from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.attention import AttentionBias, SelfAttention
 from heedful.nn.hooks import record
+from heedful.nn.pooling import POOLINGS
 from heedful.nn.structure import MatrixStructure, Structure, StructureConfig, join, make_structure, tabulate
 
 TIME, COLUMNS = 12, 4
@@ -132,6 +134,27 @@ def test_a_grid_window_has_a_receptive_field_of_layers_times_radius(family: str,
     assert torch.equal(found, wide) and not bool(wide.all())
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_encoder_of_a_transformer_has_the_structure_too(layers: int) -> None:
+    torch.manual_seed(7)
+    options: dict[str, Any] = {"dim": 16, "layers": layers, "heads": 2, "feed_forward": 32, "position": "none"}
+    structure = StructureConfig(kind="window", radius=2)
+    model = perturb(Transformer(TransformerConfig(structure=structure, **options), VOCAB, VOCAB)).eval()
+    source, states = torch.randint(VOCAB, (1, TIME)), model.encoder[-1].out
+    with record(model, model.path_of(states)) as recorded:
+        model.start(source, None, room=0)
+    before = recorded[model.path_of(states)]
+    source[0, 0] = (source[0, 0] + 1) % VOCAB
+    with record(model, model.path_of(states)) as recorded:
+        model.start(source, None, room=0)
+    changed = (recorded[model.path_of(states)] - before).abs().sum(-1)[0] > 0
+    assert changed.tolist() == [at <= 2 * layers for at in range(TIME)]
+    (problem,) = TransformerConfig(structure=StructureConfig(kind="edges", file="a.csv", positions=4), **options).problems_with(
+        shared=True, source=5, target=9
+    )
+    assert problem.path == "structure.positions"
+
+
 def test_any_function_of_positions_is_a_structure() -> None:
     model = tiny("encoder", layers=1)
     model.structure = Structure(lambda i, j: (i - j) % 3 == 0)
@@ -147,6 +170,20 @@ def test_attention_without_positions_is_equivariant_and_a_structure_of_positions
         plain, near = tiny("encoder"), tiny("encoder", {"kind": "window", "radius": 2})
         assert_close(plain.encode(tokens[:, order]), plain.encode(tokens)[:, order], atol=2e-6, rtol=0)
         assert float((near.encode(tokens[:, order]) - near.encode(tokens)[:, order]).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
+@torch.no_grad()
+def test_the_pooled_states_of_a_set_do_not_depend_on_its_order(pooling: str) -> None:
+    order = torch.randperm(TIME, generator=torch.Generator().manual_seed(8))
+    tokens = torch.randint(VOCAB, (1, TIME), generator=torch.Generator().manual_seed(9))
+    torch.manual_seed(10)
+    pool: Any = POOLINGS[pooling](16)
+    for position, invariant in (("none", True), ("sinusoidal", False)):
+        model = Encoder(EncoderConfig(dim=16, layers=("self-attention",) * 2, heads=2, position=position), VOCAB).eval()
+        first, second = (pool(model.encode(one), None) for one in (tokens, tokens[:, order]))
+        change = float((first - second).abs().max())
+        assert change <= 1e-6 if invariant else change > 1e-3
 
 
 @pytest.mark.parametrize(
