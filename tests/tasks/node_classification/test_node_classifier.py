@@ -59,7 +59,8 @@ def make_data(tmp_path: Path, *overrides: str) -> GraphData:
 
 def make_model(layers: int, seed: int = 1) -> NodeModel:
     torch.manual_seed(seed)
-    config = EncoderConfig(dim=16, layers=("self-attention",) * layers, heads=2, feed_forward=32, features=FEATURES)
+    kinds: Any = ("self-attention",) * layers
+    config = EncoderConfig(dim=16, layers=kinds, heads=2, feed_forward=32, features=FEATURES)
     return NodeModel(Encoder(config, 4), 16, 2, 0.0).eval()
 
 
@@ -161,7 +162,7 @@ def classifier(tiny_runs: dict[str, Path]) -> NodeClassifier:
     return NodeClassifier.load(tiny_runs["node_classification"])
 
 
-GRAPH = {
+GRAPH: dict[str, Any] = {
     "nodes": [{"node": name, "x": x, "y": 0.5} for name, x in (("u", 1), ("v", 0), ("w", 2), ("alone", 1))],
     "edges": [("u", "v"), ("v", "w"), ("v", "u"), ("w", "w")],
 }
@@ -181,7 +182,7 @@ def test_tables_and_json_have_the_same_predictions(
     (tmp_path / "nodes.tsv").write_text("node\ty\tx\n" + "".join(f"{n['node']}\t{n['y']}\t{n['x']}\n" for n in GRAPH["nodes"]))
     (tmp_path / "edges.tsv").write_text("source\ttarget\n" + "".join("\t".join(edge) + "\n" for edge in GRAPH["edges"]))
     run = tiny_runs["node_classification"]
-    tables = ["--nodes", tmp_path / "nodes.tsv", "--edges", tmp_path / "edges.tsv"]
+    tables: list[str | Path] = ["--nodes", tmp_path / "nodes.tsv", "--edges", tmp_path / "edges.tsv"]
     capsys.readouterr()
     assert heed("classify-nodes", run, *tables) == 0
     assert capsys.readouterr().out == "".join(f"{row}\n" for row in next(classifier.predictions([GRAPH])).rows())
@@ -216,8 +217,8 @@ def test_the_attention_of_an_edge_is_that_of_the_model(classifier: NodeClassifie
     assert pairs.keys() == {("u", "v"), ("v", "u"), ("v", "w"), ("w", "v")}
     for (node, neighbor), weight in pairs.items():
         assert weight == pytest.approx(float(weights[names.index(node), names.index(neighbor)]), abs=1e-6)
-    for node in result.nodes:
-        total = node.itself + sum(edge.weight for edge in result.neighbors(node.node))
+    for one in result.nodes:
+        total = one.itself + sum(edge.weight for edge in result.neighbors(one.node))
         assert total == pytest.approx(1.0, abs=1e-5)
     assert result.nodes[3].itself == pytest.approx(1.0)
     assert "alone" in result.text() and result.save(tmp_path / "graph.svg").exists()
@@ -248,4 +249,4 @@ def test_nodes_without_features_are_tokens(tmp_path: Path, capsys: pytest.Captur
     overrides |= {"training.schedule": {"name": "constant", "learning_rate": 1e-2, "warmup": 1}, "task.head_dropout": 0.0}
     changes = {name: value for name, value in overrides.items() if name != "model"}
     heedful.train(recipe, changes, run=tmp_path / "run", train=graphs, valid=graphs, test=graphs, model=model)
-    assert heedful.load(tmp_path / "run").predict(graphs) == ["C O", "N C", "O N"]
+    assert NodeClassifier.load(tmp_path / "run").predict(graphs) == ["C O", "N C", "O N"]
