@@ -18,6 +18,7 @@ from workshop import heed
 import heedful
 from heedful import inspection
 from heedful.data.graph_toys import GRAPHS
+from heedful.data.graphs import read_graphs
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.node_baselines import NodeTable, propagate_labels, ridge_labels
 from heedful.models.encoder import Encoder, EncoderConfig
@@ -111,6 +112,25 @@ def test_padding_and_other_graphs_of_a_batch_change_nothing(tmp_path: Path) -> N
         exact = make_data(tmp_path).collate([graph])
         assert exact.nodes.shape[1] == len(graph.names)
         assert_close(model(exact.nodes, exact.attends)[0], together[row, : len(graph.names)], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ["a c", "b d", "a c", "b d"]),  # the nodes that a, b, c and d attend to; the edges are a -> c and b -> d
+        (["data.directed=true"], ["a", "b", "a c", "b d"]),
+        (["task.attend=self"], ["a", "b", "c", "d"]),
+        (["task.attend=all"], ["a b c d"] * 4),
+    ],
+)
+def test_a_node_attends_to_itself_and_to_the_sources_of_its_edges(
+    options: list[str], expected: list[str], tmp_path: Path
+) -> None:
+    found = data_of(read_run(write_tiny_recipe("node_classification", tmp_path), options).config)
+    assert isinstance(found, GraphData)
+    (graph,) = [found.encode(graph, None) for graph in read_graphs(found.data, "train")]  # type: ignore[arg-type]
+    attends = found.collate([graph]).attends[0].tolist()
+    assert [" ".join(name for name, one in zip("abcd", row, strict=True) if one) for row in attends] == expected
 
 
 def test_edges_and_features_together_are_better_than_each_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
