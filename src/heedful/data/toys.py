@@ -241,8 +241,8 @@ def key_document(draw: random.Random, sentences: int = 5, lengths: Sequence[int]
 
 
 def largest(draw: random.Random, sizes: Sequence[int] = range(3, 9), labels: Sequence[int] = range(8, 16)) -> LabeledSet:
-    """Different numbers in random order; the label is the largest of them, uniform over `labels`. These are at least as large as
-    a set, so that every label has sets in all splits. A set is in one split in all its orders."""
+    """Different numbers in random order; the label is the largest of them, uniform over `labels`. These are at least as
+    large as a set, so that every label has sets in all splits. A set is in one split in all its orders."""
     top = draw.choice(labels)
     chosen = [top, *draw.sample(range(top), draw.choice(sizes) - 1)]
     draw.shuffle(chosen)
