@@ -9,12 +9,13 @@
 The image is the state of [CLS], or with pooling = "mean" the mean of the states of its patches, without [CLS]. Pixels are
 standardized by the mean and the standard deviation of each channel over the training images, which are stored with the weights.
 
-With stem = "convolution" the linear map of a patch is replaced by convolutions of 3 x 3 pixels with stride 2 (Xiao et al., 2021).
+With stem = "convolution" convolutions of 3 x 3 pixels with stride 2 replace the linear map of a patch (Xiao et al., 2021).
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import torch
@@ -164,7 +165,7 @@ class ConvolutionStem(nn.Module):
         halvings = int(math.log2(config.patch))
         sizes = [config.channels, *(config.dim >> (halvings - 1 - at) for at in range(halvings))]  # dim after the last
         self.halve = nn.ModuleList(
-            nn.Conv2d(size, after, KERNEL, stride=2, padding=KERNEL // 2) for size, after in zip(sizes, sizes[1:], strict=False)
+            nn.Conv2d(size, after, KERNEL, stride=2, padding=KERNEL // 2) for size, after in pairwise(sizes)
         )
         self.out = linear(config.dim, config.dim)
 

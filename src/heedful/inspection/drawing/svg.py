@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import base64
 import math
-import struct
-import zlib
 
+import numpy as np
+
+from heedful.data.image_files import encode_png
 from heedful.inspection.drawing.figure import (
     ACCENT,
     EDGE,
@@ -102,16 +103,8 @@ def thumbnail(heatmap: Heatmap) -> str:
 
 def as_png(heatmap: Heatmap) -> bytes:
     """Return a PNG with one pixel per value."""
-    rows = heatmap.values.tolist()
-    lines = b"".join(
-        b"\0" + bytes(part for value in row for part in color(value / heatmap.vmax, heatmap.palette)) for row in rows
-    )
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    head = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+    colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
+    return encode_png(np.array(colors, np.uint8))
 
 
 def hex_color(share: float, heatmap: Heatmap) -> str:
