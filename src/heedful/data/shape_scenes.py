@@ -39,7 +39,12 @@ COLORS = {
 JITTER = 18  # maximum change of a color
 STREAM = 16  # of random numbers, added to those of `shapes`
 NUMBERS = ("a", "two", "three")
-DIRECTIONS = {"above": (0, -1), "below": (0, 1), "left of": (1, -1), "right of": (1, 1)}  # axis (0: vertical), side of the first
+DIRECTIONS = {
+    "above": (0, -1),
+    "below": (0, 1),
+    "left of": (1, -1),
+    "right of": (1, 1),
+}  # axis (0: vertical), side of the first
 KINDS = (
     *((count, "") for count in (1, 2, 3)),
     *((count, relation) for count in (1, 2) for relation in DIRECTIONS),
@@ -135,7 +140,9 @@ def place_shapes(count: int, relation: str, draw: np.random.Generator) -> list[t
         return [((draw.uniform(radius, 1 - radius), draw.uniform(radius, 1 - radius)), radius)]
     if not relation:
         cells = draw.permutation(9)[:count].tolist()  # of a grid of 3 x 3
-        return [(jitter((1 + 2 * (cell // 3)) / 6, (1 + 2 * (cell % 3)) / 6, draw), draw.uniform(0.125, 0.145)) for cell in cells]
+        return [
+            (jitter((1 + 2 * (cell // 3)) / 6, (1 + 2 * (cell % 3)) / 6, draw), draw.uniform(0.125, 0.145)) for cell in cells
+        ]
     if relation == "between":
         along = np.array((0.5, 0.17, 0.83))  # the middle, the first, the last
         across, axis = draw.uniform(0.25, 0.75), int(draw.integers(2))

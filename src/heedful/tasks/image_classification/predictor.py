@@ -29,6 +29,7 @@ from heedful.tasks.image_classification.report import report
 from heedful.tasks.image_inputs import Image, NamedImage, image_lines, name_patches, read_input
 from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split, missing_split_error
 
+
 class ImagePrediction(NamedTuple):
     """The probability of each label of an image."""
 
