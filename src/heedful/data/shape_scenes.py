@@ -56,12 +56,12 @@ MIN_COVERED = 0.25  # of a patch, for it to belong to an object
 class Combination(NamedTuple):
     color: str
     shape: str
-    count: int  # of such shapes, side by side
+    number: int  # of such shapes
     relation: str  # to the other objects; "": there are none
 
     @property
     def split(self) -> str:
-        place = list(COLORS).index(self.color) - SHAPES.index(self.shape) + KINDS.index((self.count, self.relation))
+        place = list(COLORS).index(self.color) - SHAPES.index(self.shape) + KINDS.index((self.number, self.relation))
         return {0: "test", 1: "valid"}.get(place % len(COLORS), "train")
 
 

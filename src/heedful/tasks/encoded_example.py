@@ -69,6 +69,11 @@ class EncodedExample:
     ends_source: bool = True  # an end token follows the source; not where it is the patches of an image
 
     @property
+    def pixels(self) -> Tensor | None:
+        """(height, width, channels) of an example that is an image; None: it is none."""
+        return next((inputs[0] for inputs in (self.source_ids, self.target_in) if inputs.dim() == 4), None)
+
+    @property
     def source_tokens(self) -> list[str]:
         """The source with its end token."""
         return [] if self.source is None else mark(None, self.spell(self.source), self.source_end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -56,6 +56,13 @@ def make_batch(pixels: Pixels, targets: Sequence[Sequence[int]], specials: Speci
     return Batch(torch.from_numpy(pixels), None, target_in, target_out, sum(len(row) + 1 for row in targets))
 
 
+@lru_cache(maxsize=3)  # the splits of a run
+def draw_store(split: str, count: int, form: ImageFormat) -> ImageStore:
+    """Generated images with their captions."""
+    drawn = list(draw_scenes(split, count, form))
+    return ImageStore.of(np.stack([one.pixels for one in drawn]), [one.scene.caption for one in drawn])
+
+
 class CaptionData:
     def __init__(self, run: RunConfig) -> None:
         self.data: CaptionsConfig = run.data
@@ -67,8 +74,7 @@ class CaptionData:
 
     def draw(self, split: str, count: int) -> ImageStore:
         """Generated images."""
-        drawn = list(draw_scenes(split, count, self.form))
-        return ImageStore.of(np.stack([one.pixels for one in drawn]), [one.scene.caption for one in drawn])
+        return draw_store(split, count, self.form)
 
     def alignments(self, split: str) -> Iterator[Alignment] | None:
         """For each image of a split the (patch, word) pairs where the word refers to what the patch shows; None: not known."""
