@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tiny import Pairs, logits_of
@@ -137,7 +139,8 @@ def test_embeddings_are_the_tables_of_the_tokens_of_each_side(model: SequenceMod
     for hook in hooks:
         hook.remove()
     sides = {"source": pairs.source, "target": pairs.target}
-    if model.config.image_shape is not None:
+    config: Any = model.config
+    if config.image_shape is not None:
         del sides["source"]
     assert tables.keys() == sides.keys() and len(calls) == len(sides)
     for (side, tokens), (module, embedded, vectors) in zip(sides.items(), calls, strict=True):

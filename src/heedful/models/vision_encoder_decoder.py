@@ -11,7 +11,7 @@ As in Show, Attend and Tell (Xu et al., 2015), the cross-attention of a step sho
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import model_validator
@@ -116,7 +116,8 @@ class VisionEncoderDecoderConfig(FamilyConfig):
 
     @property
     def decoder(self) -> TransformerConfig:
-        own = {"learned": {"max_positions": self.max_positions}, "relative": {"relative_clip": self.relative_clip}}
+        own: dict[str, Any] = {"max_positions": self.max_positions} if self.position == "learned" else {}
+        own |= {"relative_clip": self.relative_clip} if self.position == "relative" else {}
         return TransformerConfig(
             dim=self.dim,
             layers=self.decoder_layers or self.layers,
@@ -127,7 +128,7 @@ class VisionEncoderDecoderConfig(FamilyConfig):
             position=self.position,
             dropout=self.dropout,
             attention_dropout=self.attention_dropout,
-            **own.get(self.position, {}),
+            **own,
         )
 
 

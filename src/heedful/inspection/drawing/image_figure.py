@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.inspection.drawing.figure import (
     EDGE,
+    INK,
     QUIET,
     SMALL,
     TEXT,
@@ -55,7 +56,7 @@ def image_figure(pixels: Tensor, shaded: Sequence[ShadedImage], title: str, capt
     for at, one in enumerate([None, *shaded]):
         x, y = EDGE + step_x * (at % columns), top + step_y * (at // columns)
         name = "image" if one is None else printable_token(one.name)
-        marks.append(Label(x + width / 2, y - TEXT, name, anchor="middle", **({"color": QUIET} if one is None else {})))
+        marks.append(Label(x + width / 2, y - TEXT, name, anchor="middle", color=QUIET if one is None else INK))
         shown, tip = (pixels, name) if one is None else (fade(pixels, one.weights), name)
         marks.append(Picture(x, y, width, height, shown, tip))
         if one is None:
