@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
     from heedful.inspection.analyses.heads import HeadsResult, heads
+    from heedful.inspection.analyses.image import ImageResult, image
     from heedful.inspection.analyses.lens import LensResult, lens
     from heedful.inspection.analyses.patch import PatchResult, patch
     from heedful.inspection.analyses.positions import PositionsResult, positions
@@ -43,6 +44,7 @@ MODULES = {
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
     "HeadsResult": "heedful.inspection.analyses.heads",
+    "ImageResult": "heedful.inspection.analyses.image",
     "LensResult": "heedful.inspection.analyses.lens",
     "PatchResult": "heedful.inspection.analyses.patch",
     "PositionsResult": "heedful.inspection.analyses.positions",
@@ -60,6 +62,7 @@ MODULES = {
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
     "heads": "heedful.inspection.analyses.heads",
+    "image": "heedful.inspection.analyses.image",
     "lens": "heedful.inspection.analyses.lens",
     "patch": "heedful.inspection.analyses.patch",
     "positions": "heedful.inspection.analyses.positions",
@@ -79,6 +82,7 @@ __all__ = [
     "ExpertsResult",
     "Explanation",
     "HeadsResult",
+    "ImageResult",
     "LensResult",
     "PatchResult",
     "PositionsResult",
@@ -96,6 +100,7 @@ __all__ = [
     "experts",
     "explain",
     "heads",
+    "image",
     "lens",
     "patch",
     "positions",

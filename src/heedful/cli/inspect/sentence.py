@@ -233,6 +233,31 @@ def document(
     warn_of_unknown_words(predictor, content)
 
 
+def image(
+    run: Run,
+    picture_file: Annotated[str, typer.Argument(metavar="IMAGE", help="The path of an image, or an image as a data URI.")],
+    target: Annotated[str | None, typer.Option(help="Analyze this caption, or this label, instead of the model's own.")] = None,
+    layer: Annotated[
+        int | None, typer.Option(min=0, max=MAX_SMALL, help="Layer of the attention, from 0. Default: all.")
+    ] = None,
+    head: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Head of --layer, from 0. Default: all.")] = None,
+    search: Search = None,
+    picture: Picture = None,
+    html: Html = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """An image with its patches by the attention of each word of its caption, or of its label."""
+    from heedful import inspection
+
+    predictor = load(run, checkpoint, device)
+    config = search_config(predictor, search)
+    result = inspection.image(predictor, picture_file, target, layer=layer, head=head, config=config)
+    present(result, json=json, picture=picture, html=html)
+    warn_of_unknown_words(predictor, picture_file, target)
+
+
 def search_config(predictor: Predictor, search: list[str] | None) -> SearchConfig | None:
     """The run's search options changed as given; None: nothing was given."""
     return predictor.search_config(search, origin=COMMAND_LINE) if search else None
@@ -250,5 +275,5 @@ def warn_of_unknown_words(predictor: Predictor, text: str, target: str | None = 
 
 def mount(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, document, report):
+    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, document, image, report):
         app.command()(command)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.drawing.figure import Figure, Heatmap, Label, Line, Polyline, color
+from heedful.inspection.drawing.figure import Figure, Heatmap, Label, Line, Picture, Polyline, color
 from heedful.inspection.drawing.svg import as_svg
 from heedful.storage.writing import output_bytes
 
@@ -53,8 +53,10 @@ def plot(figure: Figure, format: str) -> bytes:
                 draw_heatmap(axes, mark)
             elif isinstance(mark, Label):
                 draw_label(axes, mark)
+            elif isinstance(mark, Picture):
+                draw_colors(axes, mark, mark.pixels.expand(-1, -1, 3).tolist())
             elif isinstance(mark, Polyline):
-                axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width)
+                axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width, zorder=3)
             else:
                 draw_line(axes, mark)
         content = io.BytesIO()
@@ -94,13 +96,16 @@ def draw_line(axes: Any, line: Line) -> None:
 def draw_heatmap(axes: Any, heatmap: Heatmap) -> None:
     if not heatmap.values.numel():  # the model's output is empty
         return
-    colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
-    extent = (heatmap.x, heatmap.x + heatmap.width, heatmap.y + heatmap.height, heatmap.y)
-    axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest")
-    frame = import_matplotlib().patches.Rectangle(
-        (heatmap.x, heatmap.y), heatmap.width, heatmap.height, fill=False, linewidth=0.4
+    draw_colors(
+        axes, heatmap, [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
     )
-    axes.add_patch(frame)
+
+
+def draw_colors(axes: Any, mark: Heatmap | Picture, colors: Any) -> None:
+    """Draw colors (rows, columns, 3) in the place of a mark, with a frame."""
+    extent = (mark.x, mark.x + mark.width, mark.y + mark.height, mark.y)
+    axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest")
+    axes.add_patch(import_matplotlib().patches.Rectangle((mark.x, mark.y), mark.width, mark.height, fill=False, linewidth=0.4))
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
 
 
