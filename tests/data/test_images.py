@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from heedful.data.augment import AugmentConfig, augment, epoch_draws
+from heedful.data.augment import AugmentConfig, LabeledAugmentConfig, augment, epoch_draws
 from heedful.data.image_files import ImageFormat, Pixels, UnusableImage, decode_image, fit_array, read_idx
 from heedful.data.image_store import open_images
 from heedful.data.images import ImagesConfig, find_reader
@@ -243,7 +243,7 @@ def test_cutmix_replaces_one_rectangle_and_gives_its_share_of_the_label() -> Non
     values = np.arange(1, 101, dtype=np.uint8)  # each image has one color, so every pixel names its image
     images = ImageSet(np.broadcast_to(values[:, None, None, None], (100, 8, 8, 1)), np.arange(100), np.arange(100))
     chosen = np.array([3, 50, 98, 7, 21, 30])  # none is mixed with itself
-    batch = images.augmented_batch(chosen, AugmentConfig(cutmix=0.999), seed=1, epoch=0)
+    batch = images.augmented_batch(chosen, LabeledAugmentConfig(cutmix=0.999), seed=1, epoch=0)
     for pixels, label, mixed, share in zip(*(tensor.numpy() for tensor in batch), strict=True):
         is_other = pixels[..., 0] != label + 1
         assert set(pixels[is_other, 0].tolist()) <= {mixed + 1} and is_other.mean() == pytest.approx(share)
@@ -251,7 +251,7 @@ def test_cutmix_replaces_one_rectangle_and_gives_its_share_of_the_label() -> Non
         assert np.array_equal(is_other, rows[:, None] & columns[None])  # the product of its rows and columns
         assert np.diff(np.flatnonzero(rows)).max(initial=1) == np.diff(np.flatnonzero(columns)).max(initial=1) == 1
     assert float(batch.mixed_shares.min()) > 0 and float(batch.mixed_shares.max()) < 1
-    never = images.augmented_batch(chosen, AugmentConfig(cutmix=0.0), seed=1, epoch=0)
+    never = images.augmented_batch(chosen, LabeledAugmentConfig(cutmix=0.0), seed=1, epoch=0)
     assert not never.mixed_shares.any() and np.array_equal(never.pixels[:, 0, 0, 0], chosen + 1)
 
 

@@ -32,12 +32,17 @@ class AugmentConfig(Config):
     """Mirror half of the images from left to right."""
     cutout: ZeroOrSmallCount = 0
     """Height and width of a square that is made black, in pixels; 0: none."""
-    cutmix: Probability = 0.0
-    """Probability that a rectangle of an image is replaced by that of another image, whose label gets the share of its area."""
 
     @property
     def changes_images(self) -> bool:
         return bool(self.shift or self.flip or self.cutout)
+
+
+class LabeledAugmentConfig(AugmentConfig):
+    """Random changes of training images with labels; by default none."""
+
+    cutmix: Probability = 0.0
+    """Probability that a rectangle of an image is replaced by that of another image, whose label gets the share of its area."""
 
 
 @lru_cache(maxsize=2)  # the present epoch, and the next one while it is prefetched

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
-from heedful.data.augment import AugmentConfig
+from heedful.data.augment import LabeledAugmentConfig
 from heedful.data.fractions import Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.hash_split import part_of
 from heedful.data.image_files import (
@@ -102,7 +102,7 @@ class ImagesConfig(Config):
     """Resize images of another size; default: they are unusable."""
     convert_channels: bool = False
     """Convert grayscale to color, color to grayscale, and drop transparency; default: such images are unusable."""
-    augment: AugmentConfig = AugmentConfig()
+    augment: LabeledAugmentConfig = LabeledAugmentConfig()
     """Random changes of training images."""
     max_unusable: Share = MAX_UNUSABLE
     """Maximum fraction of unusable images; more stop the run; 1: any number."""

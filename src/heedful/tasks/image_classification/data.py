@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.augment import AugmentConfig, augment, epoch_draws, plan_mixing
+from heedful.data.augment import LabeledAugmentConfig, augment, epoch_draws, plan_mixing
 from heedful.data.image_files import ImageFormat, Pixels
 from heedful.data.image_splits import ImageSplitFiles, findings_of
 from heedful.data.image_store import ImageStore
@@ -53,7 +53,7 @@ class ImageSet(NamedTuple):
         labels = torch.from_numpy(self.labels[chosen])
         return ImageBatch(torch.from_numpy(self.pixels[self.rows[chosen]]), labels, labels, torch.zeros(len(labels)))
 
-    def augmented_batch(self, chosen: NDArray[np.int64], config: AugmentConfig, *, seed: int, epoch: int) -> ImageBatch:
+    def augmented_batch(self, chosen: NDArray[np.int64], config: LabeledAugmentConfig, *, seed: int, epoch: int) -> ImageBatch:
         """A batch of training images, changed at random."""
         draws = epoch_draws(seed, epoch, len(self.pixels))  # (stored, DRAWS)
 
