@@ -190,6 +190,26 @@ EXAMPLES["images"] = DataExample(
     ]
     * 4,
 )
+EXAMPLES["captions"] = DataExample(
+    {
+        "captions.csv": "path,caption\n" + "red.ppm,a red one\ngreen.ppm,green\ndark.ppm,a dark red one\nlight.ppm,green\n" * 4,
+        **{name: content for name, content in EXAMPLES["images"].files.items() if name.endswith(".ppm")},
+    },
+    {
+        "form": "captions",
+        **{split: {"file": "{folder}/captions.csv"} for split in ("train", "valid", "test")},
+        "max_length": 8,
+        "batch": 4,
+    },
+    {"family": "vision_encoder_decoder", "dim": 16, "layers": 1, "heads": 2, "image_size": [4, 4], "patch": 2},
+    {},
+    EXAMPLES["images"].inputs,
+    [
+        (np.full((4, 4, 3), (220, 20, 9), np.uint8), "a red one"),
+        (np.full((4, 4, 3), (20, 220, 9), np.uint8), "green"),
+    ]
+    * 4,
+)
 LINE = [("a", "yes", 1, 0), ("b", "no", 0, 1), ("c", "yes", 1, 1), ("d", "no", 0, 2)]  # node, label, two features
 GRAPH = {
     "nodes": [{"node": name, "label": label, "x": x, "y": y} for name, label, x, y in LINE],

@@ -6,6 +6,7 @@ from claims import (
     Claim,
     agreeing,
     answering,
+    captioning,
     chatting,
     documents,
     language,
@@ -140,6 +141,13 @@ CLAIMS: dict[str, Claim] = {
         "utterance has the largest weight in 80% (means of three seeds)",
         "Xing 2018",
         chatting.two_turns_back_claim,
+    ),
+    "captions": Claim(
+        "scenes of one to three shapes whose combination of color, shape, number and relation is not in the training data: 95% "
+        "of the captions exact, and the best head of the validation data has its largest weight on the object of a color or "
+        "shape word in 80%, for each of three seeds",
+        "Xu 2015",
+        captioning.describe_scenes,
     ),
     "echo": Claim(
         "one script echoes the input 50 steps back with attention, and with a convolution iff its receptive field is > 50",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heedful.runs.load import load
     from heedful.runs.train import train
     from heedful.search import SearchConfig
+    from heedful.tasks.captioning.predictor import Captioner
     from heedful.tasks.chat.predictor import ChatBot
     from heedful.tasks.classification.predictor import Classifier
     from heedful.tasks.embedding.predictor import Embedder
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from heedful.tasks.translation.predictor import Translator
 
 MODULES = {  # name -> module that defines it
+    "Captioner": "heedful.tasks.captioning.predictor",
     "ChatBot": "heedful.tasks.chat.predictor",
     "Classifier": "heedful.tasks.classification.predictor",
     "Embedder": "heedful.tasks.embedding.predictor",
@@ -61,6 +63,7 @@ MODULES = {  # name -> module that defines it
 }
 
 __all__ = [
+    "Captioner",
     "ChatBot",
     "Classifier",
     "Embedder",

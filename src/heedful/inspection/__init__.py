@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.explain import explain
     from heedful.inspection.analyses.graph import GraphResult, graph
     from heedful.inspection.analyses.heads import HeadsResult, heads
+    from heedful.inspection.analyses.image import ImageResult, image
     from heedful.inspection.analyses.lens import LensResult, lens
     from heedful.inspection.analyses.patch import PatchResult, patch
     from heedful.inspection.analyses.positions import PositionsResult, positions
@@ -45,6 +46,7 @@ MODULES = {
     "Explanation": "heedful.inspection.explaining.stages",
     "GraphResult": "heedful.inspection.analyses.graph",
     "HeadsResult": "heedful.inspection.analyses.heads",
+    "ImageResult": "heedful.inspection.analyses.image",
     "LensResult": "heedful.inspection.analyses.lens",
     "PatchResult": "heedful.inspection.analyses.patch",
     "PositionsResult": "heedful.inspection.analyses.positions",
@@ -63,6 +65,7 @@ MODULES = {
     "explain": "heedful.inspection.analyses.explain",
     "graph": "heedful.inspection.analyses.graph",
     "heads": "heedful.inspection.analyses.heads",
+    "image": "heedful.inspection.analyses.image",
     "lens": "heedful.inspection.analyses.lens",
     "patch": "heedful.inspection.analyses.patch",
     "positions": "heedful.inspection.analyses.positions",
@@ -83,6 +86,7 @@ __all__ = [
     "Explanation",
     "GraphResult",
     "HeadsResult",
+    "ImageResult",
     "LensResult",
     "PatchResult",
     "PositionsResult",
@@ -101,6 +105,7 @@ __all__ = [
     "explain",
     "graph",
     "heads",
+    "image",
     "lens",
     "patch",
     "positions",

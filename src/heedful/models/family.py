@@ -48,7 +48,7 @@ def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
     return [Problem("tie", f"given 'all', but the vocabularies are separate; {expected}")]
 
 
-Architecture = Literal["encoder-decoder", "decoder", "encoder", "image-encoder"]
+Architecture = Literal["encoder-decoder", "decoder", "encoder", "image-encoder", "image-to-text"]
 
 
 class SentenceGrid(NamedTuple):
@@ -68,7 +68,7 @@ class ImageShape(NamedTuple):
 
 class FamilyConfig(Config):
     architecture: ClassVar[Architecture] = "encoder-decoder"  # a decoder has no source, an encoder no output tokens
-    # and an image-encoder reads pixels
+    # and an image-encoder reads pixels; image-to-text is an encoder-decoder whose source is pixels
     family: str
     """Model family."""
     dim: Size

@@ -233,6 +233,31 @@ def document(
     warn_of_unknown_words(predictor, content)
 
 
+def image(
+    run: Run,
+    picture_file: Annotated[str, typer.Argument(metavar="IMAGE", help="The path of an image, or an image as a data URI.")],
+    target: Annotated[str | None, typer.Option(help="Analyze this caption, or this label, instead of the model's own.")] = None,
+    layer: Annotated[
+        int | None, typer.Option(min=0, max=MAX_SMALL, help="Layer of the attention, from 0. Default: all.")
+    ] = None,
+    head: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Head of --layer, from 0. Default: all.")] = None,
+    search: Search = None,
+    picture: Picture = None,
+    html: Html = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """An image with its patches by the attention of each word of its caption, or of its label."""
+    from heedful import inspection
+
+    predictor = load(run, checkpoint, device)
+    config = search_config(predictor, search)
+    result = inspection.image(predictor, picture_file, target, layer=layer, head=head, config=config)
+    present(result, json=json, picture=picture, html=html)
+    warn_of_unknown_words(predictor, picture_file, target)
+
+
 def graph(
     run: Run,
     text: Annotated[str | None, typer.Argument(help="The graph as JSON; or give --file.", metavar="GRAPH")] = None,
@@ -279,5 +304,5 @@ def warn_of_unknown_words(predictor: Predictor, text: str, target: str | None = 
 
 def mount(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, document, graph, report):
+    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, document, image, graph, report):
         app.command()(command)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.drawing.figure import Figure, Heatmap, Label, Line, Polyline, color
+from heedful.inspection.drawing.figure import Figure, Heatmap, Label, Line, Picture, Polyline, color
 from heedful.inspection.drawing.svg import as_svg
 from heedful.storage.writing import output_bytes
 
@@ -53,6 +53,8 @@ def plot(figure: Figure, format: str) -> bytes:
                 draw_heatmap(axes, mark, order)
             elif isinstance(mark, Label):
                 draw_label(axes, mark, order)
+            elif isinstance(mark, Picture):
+                draw_colors(axes, mark, mark.pixels.expand(-1, -1, 3).tolist(), order)
             elif isinstance(mark, Polyline):
                 points = zip(*mark.points, strict=True)
                 axes.plot(*points, color=mark.color, linewidth=0.75 * mark.width, zorder=order)
@@ -97,10 +99,15 @@ def draw_heatmap(axes: Any, heatmap: Heatmap, order: int) -> None:
     if not heatmap.values.numel():  # the model's output is empty
         return
     colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
-    extent = (heatmap.x, heatmap.x + heatmap.width, heatmap.y + heatmap.height, heatmap.y)
+    draw_colors(axes, heatmap, colors, order)
+
+
+def draw_colors(axes: Any, mark: Heatmap | Picture, colors: Any, order: int) -> None:
+    """Draw colors (rows, columns, 3) in the place of a mark, with a frame."""
+    extent = (mark.x, mark.x + mark.width, mark.y + mark.height, mark.y)
     axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest", zorder=order)
     frame = import_matplotlib().patches.Rectangle(
-        (heatmap.x, heatmap.y), heatmap.width, heatmap.height, fill=False, linewidth=0.4, zorder=order
+        (mark.x, mark.y), mark.width, mark.height, fill=False, linewidth=0.4, zorder=order
     )
     axes.add_patch(frame)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
