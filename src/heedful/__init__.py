@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from heedful.search import SearchConfig
     from heedful.tasks.chat.predictor import ChatBot
     from heedful.tasks.classification.predictor import Classifier
+    from heedful.tasks.decisions.predictor import DecisionMaker
     from heedful.tasks.embedding.predictor import Embedder
     from heedful.tasks.forecasting.predictor import Forecaster
     from heedful.tasks.language.predictor import TextGenerator
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 MODULES = {  # name -> module that defines it
     "ChatBot": "heedful.tasks.chat.predictor",
     "Classifier": "heedful.tasks.classification.predictor",
+    "DecisionMaker": "heedful.tasks.decisions.predictor",
     "Embedder": "heedful.tasks.embedding.predictor",
     "Forecaster": "heedful.tasks.forecasting.predictor",
     "HeedfulError": "heedful.errors",
@@ -61,6 +63,7 @@ MODULES = {  # name -> module that defines it
 __all__ = [
     "ChatBot",
     "Classifier",
+    "DecisionMaker",
     "Embedder",
     "Forecaster",
     "HeedfulError",
