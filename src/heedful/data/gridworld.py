@@ -3,7 +3,7 @@
     world = make_world(seed=0)
     world.step(cell, action)             (next cell, reward, whether the episode is over)
     world.optimal_returns()              the highest return from each cell: value iteration, which is exact here
-    draw_episode(world, generator)       one episode of the behavior policy
+    draw_episodes(0, "train", 100)       episodes of the behavior policy
 
 A cell is named like a square of a chess board: b3 is the second column, third row. An action against a wall or the border does
 not move the agent. Entering a goal gives its value and ends the episode; so does the last of `limit` steps.
@@ -15,7 +15,7 @@ otherwise takes a shortest path to that goal. So the returns of its episodes cov
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from string import ascii_lowercase
 from typing import NamedTuple
@@ -34,6 +34,7 @@ MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 ACTIONS = tuple(MOVES)
 
 Cell = tuple[int, int]  # row, column
+Distances = dict[Cell, int]  # steps from each cell
 
 
 class Step(NamedTuple):
@@ -75,7 +76,7 @@ class GridWorld(NamedTuple):
             }
         return values
 
-    def distances(self, goal: Cell) -> dict[Cell, int]:
+    def distances(self, goal: Cell) -> Distances:
         """Steps from each cell to a goal, without entering another one: a search from the goal backward."""
         found, waiting = {goal: 0}, deque([goal])
         while waiting:
@@ -123,11 +124,10 @@ def make_world(seed: int) -> GridWorld:
             return world
 
 
-def draw_episode(world: GridWorld, generator: np.random.Generator) -> Episode:
-    """An episode of the behavior policy, from a random start."""
-    starts, goals = world.starts, list(world.goals)
-    cell = starts[int(generator.integers(len(starts)))]
-    distances = world.distances(goals[int(generator.integers(len(goals)))])
+def draw_episode(world: GridWorld, toward: Sequence[Distances], generator: np.random.Generator) -> Episode:
+    """An episode of the behavior policy, from a random start; toward: the distances to each goal."""
+    starts = world.starts
+    cell, distances = starts[int(generator.integers(len(starts)))], toward[int(generator.integers(len(toward)))]
     noise = NOISE[int(generator.integers(len(NOISE)))]
     episode = Episode([], [], [])
     for _ in range(world.limit):
@@ -136,8 +136,9 @@ def draw_episode(world: GridWorld, generator: np.random.Generator) -> Episode:
             closer = [one for one in ACTIONS if distances.get(world.step(cell, one).cell, np.inf) < distances[cell]]
             action = closer[int(generator.integers(len(closer)))]
         step = world.step(cell, action)
-        for part, value in zip(episode, (cell, action, step.reward), strict=True):
-            part.append(value)  # type: ignore[arg-type]
+        episode.cells.append(cell)
+        episode.actions.append(action)
+        episode.rewards.append(step.reward)
         if step.over:
             break
         cell = step.cell
@@ -147,5 +148,6 @@ def draw_episode(world: GridWorld, generator: np.random.Generator) -> Episode:
 def draw_episodes(seed: int, split: str, count: int) -> list[Episode]:
     """The first `count` episodes of a split; episode n is a pure function of (seed, split, n)."""
     world = make_world(seed)
+    toward = [world.distances(goal) for goal in world.goals]
     keys = ([seed, STREAMS[split] * 2**40 + number] for number in range(count))
-    return [draw_episode(world, np.random.Generator(np.random.Philox(key=key))) for key in keys]
+    return [draw_episode(world, toward, np.random.Generator(np.random.Philox(key=key))) for key in keys]

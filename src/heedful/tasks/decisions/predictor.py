@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast, overload
@@ -102,7 +102,7 @@ class DecisionMaker(Predictor):
         config: DecisionsConfig = self.run.task
         return config
 
-    @property
+    @cached_property
     def trajectories(self) -> DecisionData:
         return DecisionData(self.run)
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from heedful.data.gridworld import Cell, GridWorld, cell_of, name_of
-from heedful.data.trajectories import CELL, State, Trajectory
+from heedful.data.trajectories import CELL, Trajectory
 from heedful.evaluation.returns import MeanInterval, mean_interval, rank_correlation
 from heedful.evaluation.tables import table
 from heedful.nn.model import inference_context
@@ -26,6 +27,7 @@ from heedful.tasks.decisions.data import DecisionData, TrajectoryBatch
 from heedful.tasks.decisions.model import DecisionModel
 from heedful.tasks.system import System
 
+Probabilities = NDArray[np.float64]  # (rows, actions)
 CHUNK = 512  # episodes at a time
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)  # of the returns of the training data: the default desired returns
 
@@ -41,17 +43,44 @@ class Policy(NamedTuple):
     def config(self) -> DecisionsConfig:
         return self.data.config
 
-    def probabilities(self, histories: TrajectoryBatch) -> NDArray[np.float64]:
+    def probabilities(self, histories: TrajectoryBatch) -> Probabilities:
         """Of the actions after histories of equal length, (rows, time) -> (rows, actions). The last action of a history is not
         read."""
         context = self.config.context
         batch = TrajectoryBatch(*(tensor[:, -context:] for tensor in histories)).to(self.system.device)
         with inference_context(self.model):
-            logits = self.model(*batch)[:, -1].float()
+            return self.normalize(self.model(*batch)[:, -1])
+
+    def normalize(self, logits: Tensor) -> Probabilities:
+        """Logits (rows, actions) -> probabilities."""
         if not bool(logits.isfinite().all()):
-            raise self.system.nonfinite_error(f"step {histories.actions.shape[1]} of an episode")
-        chosen: NDArray[np.float64] = logits.double().softmax(-1).cpu().numpy()
-        return chosen
+            raise self.system.nonfinite_error("a step of an episode")
+        probabilities: Probabilities = logits.double().softmax(-1).cpu().numpy()
+        return probabilities
+
+
+class CachedHistories:
+    """The keys and values of the steps so far of several episodes, so that a step reads only its own tokens."""
+
+    def __init__(self, policy: Policy, rows: int, steps: int) -> None:
+        self.policy, device = policy, policy.system.device
+        self.action = torch.zeros(rows, 0, policy.model.states.out_features, device=device)  # vector of the last action
+        empty = torch.zeros(rows, 0, dtype=torch.int64, device=device)
+        with inference_context(policy.model):
+            self.state = policy.model.body.start(empty, None, room=steps * policy.config.tokens_per_step)
+
+    def probabilities(self, step: TrajectoryBatch) -> Probabilities:
+        """Of the actions of the next step, all (rows, 1) -> (rows, actions)."""
+        model = self.policy.model
+        with inference_context(model):
+            vectors = model.embed(*step.to(self.policy.system.device))[:, :-1]  # return and state
+            hidden, self.state, _ = model.body.step(torch.cat((self.action.to(vectors), vectors), dim=1), self.state)
+            return self.policy.normalize(model.decide(hidden[:, -1]))
+
+    def append(self, step: TrajectoryBatch) -> None:
+        """Add the actions that were taken in this step."""
+        with inference_context(self.policy.model):
+            self.action = self.policy.model.embed(*step.to(self.policy.system.device))[:, -1:]
 
 
 def roll_out(
@@ -70,37 +99,43 @@ def roll_out_chunk(
     policy: Policy, world: GridWorld, starts: Sequence[Cell], desired: float, draws: NDArray[np.float64] | None
 ) -> list[Trajectory]:
     """draws (episodes, steps): random numbers, None: the most probable actions."""
-    episodes = [Trajectory(str(number), [], [], []) for number in range(1, len(starts) + 1)]
-    cells, active, actions = list(starts), list(range(len(starts))), policy.data.actions
-    states = policy.data.encode_states([{CELL: name_of(cell)} for cell in world.starts], "the grid world")
+    rows, limit, actions = len(starts), world.limit, policy.data.actions
+    episodes = [Trajectory(str(number), [], [], []) for number in range(1, rows + 1)]
+    known = policy.data.encode_states([{CELL: name_of(cell)} for cell in world.starts], "the grid world")
     index = {cell: at for at, cell in enumerate(world.starts)}
-    shape = len(starts), world.limit
-    returns, visited, taken = torch.full(shape, desired), torch.zeros(shape, dtype=torch.int64), torch.zeros(shape).long()
-    for step in range(world.limit):
-        visited[active, step] = torch.tensor([index[cells[row]] for row in active])
-        seen = slice(0, step + 1)
-        numbers = torch.arange(step + 1).expand(len(active), -1)
-        history = TrajectoryBatch(returns[active, seen], states[visited[active, seen]], taken[active, seen], numbers)
-        probabilities = policy.probabilities(history)
+    numbers = torch.arange(limit).expand(rows, -1)
+    history = TrajectoryBatch(
+        torch.full((rows, limit), desired), torch.zeros(rows, limit, known.shape[1]), torch.zeros_like(numbers), numbers
+    )
+    cached = CachedHistories(policy, rows, min(limit, policy.config.context))
+    cells, active = list(starts), list(range(rows))  # episodes that are over stay in the batch and are ignored
+    for step in range(limit):
+        history.states[active, step] = known[[index[cells[row]] for row in active]]
+        now = TrajectoryBatch(*(tensor[:, step : step + 1] for tensor in history))
+        if step < policy.config.context:
+            probabilities = cached.probabilities(now)
+        else:  # the window moves on, and with it what the first of its steps attend to
+            probabilities = policy.probabilities(TrajectoryBatch(*(tensor[:, : step + 1] for tensor in history)))
         if draws is None:
             chosen = probabilities.argmax(-1)
         else:  # the first action whose cumulative probability exceeds the random number
-            chosen = (probabilities.cumsum(-1) <= draws[active, step][:, None] * probabilities.sum(-1, keepdims=True)).sum(-1)
+            chosen = (probabilities.cumsum(-1)[:, :-1] <= draws[:, step : step + 1]).sum(-1)
         still = []
-        for row, choice in zip(active, chosen.tolist(), strict=True):
-            action = actions[min(choice, len(actions) - 1)]
-            state: State = {CELL: name_of(cells[row])}
-            after = world.step(cells[row], action)
-            for part, value in zip(episodes[row][1:], (state, action, after.reward), strict=True):
-                part.append(value)  # type: ignore[attr-defined]
-            taken[row, step], cells[row] = actions.index(action), after.cell
-            if step + 1 < world.limit:
-                returns[row, step + 1] = returns[row, step] - after.reward
+        for row in active:
+            action, cell = actions[int(chosen[row])], cells[row]
+            after = world.step(cell, action)
+            episodes[row].states.append({CELL: name_of(cell)})
+            episodes[row].actions.append(action)
+            episodes[row].rewards.append(after.reward)
+            history.actions[row, step], cells[row] = int(chosen[row]), after.cell
+            if step + 1 < limit:
+                history.returns[row, step + 1] = history.returns[row, step] - after.reward
             if not after.over:
                 still.append(row)
         active = still
         if not active:
             break
+        cached.append(now)
     return episodes
 
 
