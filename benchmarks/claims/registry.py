@@ -7,6 +7,7 @@ from claims import (
     agreeing,
     answering,
     chatting,
+    deciding,
     documents,
     language,
     layers,
@@ -139,6 +140,13 @@ CLAIMS: dict[str, Claim] = {
         "utterance has the largest weight in 80% (means of three seeds)",
         "Xing 2018",
         chatting.two_turns_back_claim,
+    ),
+    "desired-return": Claim(
+        "grid world: the return reached grows with the return desired (six of them; order kept within 95% intervals, rank "
+        "correlation at least 0.9), and at the best one, chosen on validation starts, its interval is above that of behavior "
+        "cloning, for each of three seeds",
+        "Chen 2021",
+        deciding.desired_returns,
     ),
     "echo": Claim(
         "one script echoes the input 50 steps back with attention, and with a convolution iff its receptive field is > 50",

@@ -60,6 +60,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "inspect positions": dict.fromkeys(ANALYZED, "{run}"),
     "inspect cost": dict.fromkeys(TASKS, "{run} --rows 2 --tokens 5"),
     "inspect alignment": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
+    "inspect returns": {"decisions": "{run} --episodes 4"},
     "average": dict.fromkeys(TASKS, "{run} --steps 2"),
     "prune": {
         "translation": "{run} --out {out}/small --keep encoder=2",
@@ -83,6 +84,9 @@ VALUES: dict[str, str | None] = {
     "conllu": "{folder}/trees.conllu",
     "cover": "both",
     "data": "{folder}/heads.tsv",
+    "desired": "4",
+    "episodes": "5",
+    "greedy": None,
     "files": "{folder}/targets.txt",
     "gold": "{folder}/gold.txt",
     "head": "1",

@@ -167,17 +167,24 @@ class RolloutReport:
         return rank_correlation(desired, [row.interval.mean for row in self.rows]) if len(desired) > 2 else None
 
     def text(self) -> str:
-        compares = any(row.against is not None for row in self.rows)
-        header = ("desired return", "reached (95% interval)", *(["other run"] if compares else []))
-        lines = [header]
+        return f"{table(self.table_rows())}\n{self.facts()}"
+
+    def table_rows(self) -> list[tuple[str, ...]]:
+        """With a header; a column for another run, if there is one."""
+        compares = self.rows[0].against is not None
+        lines: list[tuple[str, ...]] = [("desired return", "reached (95% interval)", *(["other run"] if compares else []))]
         for row in self.rows:
             desired = "none" if row.desired is None else f"{row.desired:.4g}"
             other = [] if row.against is None else [mean_interval(row.against).text()]
             lines.append((desired, row.interval.text(), *other))
+        return lines
+
+    def facts(self) -> str:
+        """What the returns are to be compared with."""
         facts = f"highest possible {self.optimal:.3f}, training data: mean {self.data_mean:.3f}, best {self.data_best:.3f}"
         correlation = self.correlation
         ranks = "" if correlation is None else f"; rank correlation of desired and reached {correlation:.3f}"
-        return f"{table(lines)}\n{len(self.rows[0].returns):,} episodes each; {facts}{ranks}"
+        return f"{len(self.rows[0].returns):,} episodes each; {facts}{ranks}"
 
     def to_dict(self) -> dict[str, Any]:
         rows = [
