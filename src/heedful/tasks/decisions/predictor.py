@@ -133,9 +133,10 @@ class DecisionMaker(Predictor):
     ) -> list[Trajectory]:
         """Episodes in the run's grid world, from the first states of a split; desired: the return to reach, needed unless
         task.condition is "none"; seed: of the actions, which are drawn by their probability, unless greedy."""
+        world = self.world
         self.check_desired(desired, "the roll-out")
         starts = start_cells(self.trajectories.episodes(split), episodes)
-        return roll_out(self.policy, self.world, starts, desired, seed=seed, greedy=greedy)
+        return roll_out(self.policy, world, starts, desired, seed=seed, greedy=greedy)
 
     @property
     def world(self) -> GridWorld:
