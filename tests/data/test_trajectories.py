@@ -43,7 +43,7 @@ def test_rows_of_every_format_become_the_same_episodes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join((HEADER, *ROWS)))
     (tmp_path / "a.tsv").write_text("\n".join("\t".join(row) for row in cells))
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, objects)))
-    columns = {"states": ["x", "room"], "categorical": ["room"]}
+    columns: dict[str, Any] = {"states": ["x", "room"], "categorical": ["room"]}
     assert [read(tmp_path / f"a.{suffix}", **columns) for suffix in ("csv", "tsv", "jsonl")] == [expected] * 3
 
 

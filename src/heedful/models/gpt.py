@@ -356,8 +356,7 @@ class GPT(SequenceModel):
             if self.training and self.config.source_loss and length > 1:
                 memory = self.source_nll(hidden, source, source_mask)
         else:
-            norm = self.layers[0].feed_forward_residual.norm
-            weight = self.embedding.target.weight if self.vectors is None else norm.weight
+            weight = self.embedding.target.weight if self.vectors is None else next(self.layers.parameters())
             counts, size = self.config.head_counts, self.config.resolved_head_dim
             pairs = [(weight.new_zeros(sources, 0, heads, size),) * 2 for heads in counts]
             row_state = [layer.reach.initial_state(sources, weight) for layer in self.layers]

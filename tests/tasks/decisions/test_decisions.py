@@ -222,7 +222,7 @@ def test_own_episodes_have_numbers_and_names_as_states_and_no_roll_outs(
     data = {"form": "trajectories", "states": ["x", "room"], "categorical": ["room"], "batch": 4}
     data |= {split: {"file": str(tmp_path / "a.csv")} for split in ("train", "valid", "test")}
     model = {"family": "gpt", "inputs": "vectors", "dim": 16, "layers": 1, "heads": 2}
-    training = {"steps": 40, "save_every": 40, "validate_every": 40}
+    training: dict[str, Any] = {"steps": 40, "save_every": 40, "validate_every": 40}
     training |= {"schedule": {"name": "constant", "learning_rate": 1e-2, "warmup": 1}}
     config = {
         "data": data,
@@ -275,7 +275,7 @@ def test_a_model_of_vectors_computes_the_same_by_steps(position: Any) -> None:
     vectors = torch.randn(3, 7, 16)
     whole = model.forced(None, None, vectors).hidden
     state, parts = model.start(torch.zeros(3, 0, dtype=torch.int64), None, room=7), []
-    for chunk in vectors.split([2, 3, 1, 1], dim=1):
+    for chunk in torch.split(vectors, [2, 3, 1, 1], dim=1):
         hidden, state, _ = model.step(chunk, state)
         parts.append(hidden)
     assert torch.allclose(torch.cat(parts, dim=1), whole, atol=1e-5)
