@@ -142,6 +142,20 @@ def test_a_roll_out_takes_the_actions_that_act_would_take(context: int, maker: h
     assert rewards_seen
 
 
+def test_what_remains_of_the_desired_return_falls_by_every_reward(maker: heedful.DecisionMaker) -> None:
+    """The inputs of the map of returns, recorded during a roll-out."""
+    layer, world, seen = maker.decider.returns, make_world(0), []
+    assert layer is not None
+    hook = layer.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0][:, 0, 0].clone()))
+    episodes = roll_out(maker.policy, world, world.starts[:5], 3.0)
+    hook.remove()
+    mean, deviation = maker.decider.return_scale
+    given = torch.stack(seen[::2], dim=1) * deviation + mean  # (episodes, steps): once for the state, once for the action
+    for row, episode in enumerate(episodes):
+        remains = [3.0 - sum(episode.rewards[:at]) for at in range(len(episode.rewards))]
+        assert given[row, : len(remains)].tolist() == pytest.approx(remains, abs=1e-4)
+
+
 def test_an_episode_depends_neither_on_others_nor_on_their_number(maker: heedful.DecisionMaker) -> None:
     few, many, other = maker.rollout(2.0, 3), maker.rollout(2.0, 9), maker.rollout(2.0, 9, seed=1)
     assert few == many[:3]
