@@ -43,6 +43,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "reply": {"chat": "{run} {folder}/prompts.txt"},
     "forecast": {"forecasting": "{run} {folder}/series.csv"},
     "classify-nodes": {"node_classification": "{run} {folder}/graphs.jsonl"},
+    "decide": {"decisions": "{run} {folder}/histories.txt"},
     "classify-images": {"image_classification": "{run} {folder}/image.txt"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -60,6 +61,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "inspect positions": dict.fromkeys(ANALYZED, "{run}"),
     "inspect cost": dict.fromkeys(TASKS, "{run} --rows 2 --tokens 5"),
     "inspect alignment": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
+    "inspect returns": {"decisions": "{run} --episodes 4"},
     "average": dict.fromkeys(TASKS, "{run} --steps 2"),
     "prune": {
         "translation": "{run} --out {out}/small --keep encoder=2",
@@ -83,6 +85,9 @@ VALUES: dict[str, str | None] = {
     "conllu": "{folder}/trees.conllu",
     "cover": "both",
     "data": "{folder}/heads.tsv",
+    "desired": "4",
+    "episodes": "5",
+    "greedy": None,
     "files": "{folder}/targets.txt",
     "gold": "{folder}/gold.txt",
     "head": "1",
@@ -222,6 +227,7 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "series.csv").write_text(SERIES)
     (made / "graphs.jsonl").write_text("".join(f"{line}\n" for line in example_of("node_classification").inputs))
+    (made / "histories.txt").write_text(example_of("decisions").inputs[0] + "\n")
     (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")

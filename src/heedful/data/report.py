@@ -22,6 +22,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "long": ("line that is too long", "lines that are too long"),
     "ratio": ("line that exceeds the maximum length ratio", "lines that exceed the maximum length ratio"),
     "duplicate": ("duplicate", "duplicates"),
+    "row": ("unusable row", "unusable rows"),
     "image": ("unusable image", "unusable images"),
     "leak": ("source that is also in valid or test", "sources that are also in valid or test"),
 }

@@ -33,6 +33,7 @@ TASKS = {
     "image_classification": "heedful.tasks.image_classification",
     "captioning": "heedful.tasks.captioning",
     "node_classification": "heedful.tasks.node_classification",
+    "decisions": "heedful.tasks.decisions",
 }
 
 
