@@ -65,26 +65,26 @@ def field(sizes: list[LayerSize], *, dilated: bool) -> int:
     return 1 + sum((size.kernel - 1) * (size.dilation if dilated else 1) for size in sizes)
 
 
-def echoed(rows: int, delay: int, draws: random.Random) -> tuple[Tensor, Tensor]:
-    """Symbols (rows, TIME), and the targets from step `delay` on (rows, TIME - delay)."""
-    draw = partial(toy_echo, distance=delay, lengths=[TIME], symbols=SYMBOLS)
+def echoed(rows: int, delay: int, draws: random.Random, *, time: int = TIME) -> tuple[Tensor, Tensor]:
+    """Symbols (rows, time), and the targets from step `delay` on (rows, time - delay)."""
+    draw = partial(toy_echo, distance=delay, lengths=[time], symbols=SYMBOLS)
     made = [draw(draws) for _ in range(rows)]
     symbols = torch.tensor([[int(word[1:]) for word in one.words] for one in made])
     return symbols, torch.tensor([[int(label[1:]) for label in one.labels[delay:]] for one in made])
 
 
-def echoes(kind: str, sizes: list[LayerSize], *, delay: int = DELAY, steps: int = 500) -> float:
+def echoes(kind: str, sizes: list[LayerSize], *, delay: int = DELAY, time: int = TIME, steps: int = 500) -> float:
     """The accuracy on new sequences."""
     torch.manual_seed(1)
     draws, model = random.Random(1), Stack(kind, sizes)
 
     def loss() -> Tensor:
-        symbols, target = echoed(32, delay, draws)
+        symbols, target = echoed(32, delay, draws, time=time)
         return functional.cross_entropy(model(symbols)[:, delay:].flatten(0, 1), target.flatten())
 
     learn(model.parameters(), loss, steps=steps, rate=3e-3)
     with torch.inference_mode():
-        symbols, target = echoed(200, delay, draws)
+        symbols, target = echoed(200, delay, draws, time=time)
         return float((model(symbols)[:, delay:].argmax(-1) == target).float().mean())
 
 

@@ -89,11 +89,12 @@ def test_without_positions_shuffled_patches_are_recognized_as_well() -> None:
     body = Vit(VitConfig.model_validate(MODEL | {"position": "none", "pooling": "mean"}))
     head = torch.nn.Linear(body.config.dim, 10)
     optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=3e-3)
-    for _ in range(120):
-        chosen = torch.randint(int((~held_out).sum()), (64,))
+    train_images, train_labels = images[~held_out], labels[~held_out]
+    for _ in range(100):
+        chosen = torch.randint(len(train_labels), (64,))
         optimizer.zero_grad()
-        logits = head(body.first_state(body.encode(images[~held_out][chosen])))
-        torch.nn.functional.cross_entropy(logits, labels[~held_out][chosen]).backward()
+        logits = head(body.first_state(body.encode(train_images[chosen])))
+        torch.nn.functional.cross_entropy(logits, train_labels[chosen]).backward()
         optimizer.step()
     order = torch.randperm(16)
     shuffled = join_patches(split_patches(images[held_out], 2)[:, order], 2, 4)
@@ -101,19 +102,6 @@ def test_without_positions_shuffled_patches_are_recognized_as_well() -> None:
         plain, moved = (head(body.eval().first_state(body.encode(each))) for each in (images[held_out], shuffled))
     assert torch.allclose(plain, moved, atol=1e-3)
     assert (plain.argmax(1) == labels[held_out]).float().mean() > 0.35
-
-
-def test_learned_positions_are_most_similar_in_their_row_and_column(classifier: ImageClassifier) -> None:
-    position = classifier.classifier.body.position
-    vectors = position.embed(torch.zeros(1, 17, 32), torch.arange(17)[None])[0, 1:].detach()  # (patches, dim)
-    vectors = vectors - vectors.mean(0)
-    similarity = torch.nn.functional.cosine_similarity(vectors[:, None], vectors, dim=-1)  # (patches, patches)
-    rows, columns = torch.arange(16) // 4, torch.arange(16) % 4
-    near = (rows[:, None] - rows).abs() + (columns[:, None] - columns).abs() == 1
-    same = (rows[:, None] == rows) | (columns[:, None] == columns)
-    itself = torch.eye(16, dtype=torch.bool)
-    print("SIM", float(similarity[near].mean()), float(similarity[same & ~itself].mean()), float(similarity[~same].mean()))
-    assert similarity[same & ~itself].mean() > similarity[~same].mean() + 0.05
 
 
 def test_a_path_an_array_and_a_data_uri_have_the_same_prediction(classifier: ImageClassifier, run: Path) -> None:
