@@ -5,8 +5,8 @@
     python benchmarks/echo.py --draw           draw only
 
 Symbols are uniform over 8. Each kind is one stack of causal layers, the same at every delay: size 64 (convolutions 32),
-residual connections and layer normalization, sinusoidal positions. Training: Adam, 500 batches of 32 new sequences of delay + 30 symbols, so that every
-delay has as many targets. Accuracy is on 200 new sequences; one seed, one thread.
+residual connections and layer normalization, sinusoidal positions. Training: Adam, 500 batches of 32 new sequences of
+delay + 30 symbols, so that every delay has as many targets. Accuracy is on 200 new sequences; one seed, one thread.
 
 What each kind needs: a convolution a receptive field of delay + 1 symbols; a recurrence a state that holds the last `delay`
 symbols, 3 bits each, and a gradient that reaches back as far; attention one look-up by position, at any distance.

@@ -87,8 +87,14 @@ class EncoderConfig(FamilyConfig):
     def size(self) -> LayerSize:
         used = {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
         heads = self.heads if "heads" in used else 1
-        options = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
-        return LayerSize(dim=self.dim, heads=heads, recurrent_norm=self.recurrent_norm, **options)
+        return LayerSize(
+            dim=self.dim,
+            heads=heads,
+            window=self.window,
+            kernel=self.kernel,
+            dilation=self.dilation,
+            recurrent_norm=self.recurrent_norm,
+        )
 
     @model_validator(mode="after")
     def _fits_together(self) -> EncoderConfig:

@@ -34,7 +34,7 @@ class GateNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, gates x dim) -> (…, gates x dim)."""
-        parts = zip(x.split(self.groups, dim=-1), self.gain.split(self.groups), strict=True)
+        parts = zip(x.split_with_sizes(self.groups, dim=-1), self.gain.split_with_sizes(self.groups), strict=True)
         normalized = [functional.layer_norm(part, gain.shape, gain.to(part.dtype)) for part, gain in parts]
         return normalized[0] if len(normalized) == 1 else torch.cat(normalized, dim=-1)
 

@@ -94,7 +94,7 @@ def test_without_positions_shuffled_patches_are_recognized_as_well() -> None:
         chosen = torch.randint(len(train_labels), (64,))
         optimizer.zero_grad()
         logits = head(body.first_state(body.encode(train_images[chosen])))
-        torch.nn.functional.cross_entropy(logits, train_labels[chosen]).backward()
+        torch.nn.functional.cross_entropy(logits, train_labels[chosen]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     order = torch.randperm(16)
     shuffled = join_patches(split_patches(images[held_out], 2)[:, order], 2, 4)
