@@ -42,8 +42,8 @@ SIZE = LayerSize(dim=64, heads=4, causal=True)
 NARROW = SIZE.model_copy(update={"dim": 32})  # enough for a convolution, and a quarter of the time
 STACKS: dict[str, list[LayerSize]] = {
     "self-attention": [SIZE] * 2,
-    "dilated": [NARROW.model_copy(update={"dilation": 2**at}) for at in range(6)],
     "convolution": [NARROW.model_copy(update={"kernel": 7})] * 4,
+    "dilated": [NARROW.model_copy(update={"dilation": 2**at}) for at in range(6)],
     "gru": [SIZE],
     "lstm": [SIZE],
 }
@@ -87,12 +87,13 @@ def draw(results: dict[str, Any], path: Path) -> Path:
             label = f"receptive field\n{result['receptive_field']} symbols"
             axes.annotate(
                 label,
-                (result["receptive_field"] - 1, 0.5),
-                (5, 0),
+                (result["receptive_field"] - 1, 0.68),
+                (-5, 0),
                 textcoords="offset points",
                 color=COLORS[kind],
                 fontsize=8.5,
                 va="center",
+                ha="right",
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
             )
     finish(axes, "symbols echoed correctly", lambda value: f"{value:.0%}", "delay, steps", DELAYS)
@@ -125,7 +126,7 @@ def title(results: dict[str, Any]) -> str:
     recurrent = max((spans[kind] for kind in ("gru", "lstm") if kind in spans), default=0)
     return (
         f"Attention echoes {spans.get('self-attention', 0)} steps back, convolutions as far as they read, "
-        f"recurrences {recurrent or 'none'}"
+        f"recurrences {recurrent}"
     )
 
 
