@@ -87,7 +87,8 @@ def test_both_levels_sum_to_one_and_the_second_is_shared_by_the_words_of_each_ut
 @torch.inference_mode()
 def test_without_a_separator_the_source_is_one_utterance(model: Hran) -> None:
     torch.manual_seed(3)
-    plain = perturb(Hran(model.config, VOCAB, VOCAB)).eval()
+    config = HranConfig(dim=8, embedding=6, readout=5, norm=model.config.norm)
+    plain = perturb(Hran(config, VOCAB, VOCAB)).eval()
     plain.load_state_dict(model.state_dict())  # the separator is not stored with the weights
     without = SOURCE.masked_fill(SOURCE == SEPARATOR, 5)
     assert_close(plain.forced(without, MASK, TARGET).hidden, model.forced(without, MASK, TARGET).hidden)
