@@ -181,7 +181,7 @@ CLAIMS: dict[str, Claim] = {
         structures.reachable,
     ),
     "highway": Claim(
-        "fifty layers train as a highway network and with residual connections, and do not train without",
+        "a hundred layers train as a highway network and with residual connections, and do not train without",
         "Srivastava 2015",
         layers.highway,
     ),
