@@ -7,7 +7,7 @@ import math
 from heedful.tasks.base import Starter
 
 RECIPE = """\
-# Node classification. Replace nodes.csv and edges.csv by your own; a few hundred labeled nodes and some minutes of two CPU cores
+# Node classification. Replace nodes.csv and edges.csv by your own; a few hundred labeled nodes and minutes of two CPU cores
 # are a start.
 
 [data]
