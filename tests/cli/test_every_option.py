@@ -116,6 +116,8 @@ VALUES: dict[str, str | None] = {
     "position": "1",
     "precision": "bf16",
     "prefixes": "{folder}/prefixes.txt",
+    "nodes": "{folder}/nodes.csv",
+    "edges": "{folder}/edges.csv",
     "prompt": "the dog",
     "reference": "{folder}/targets.txt",
     "rebuild": None,
@@ -226,6 +228,8 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
     (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "series.csv").write_text(SERIES)
+    for name, content in example_of("node_classification").files.items():
+        (made / name).write_text(content)
     (made / "graphs.jsonl").write_text("".join(f"{line}\n" for line in example_of("node_classification").inputs))
     (made / "histories.txt").write_text(example_of("decisions").inputs[0] + "\n")
     (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")
