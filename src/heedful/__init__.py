@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from heedful.tasks.forecasting.predictor import Forecaster
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
+    from heedful.tasks.node_classification.predictor import NodeClassifier
     from heedful.tasks.predictor import Predictor
     from heedful.tasks.retrieval.predictor import Retriever
     from heedful.tasks.span.predictor import SpanExtractor
@@ -42,6 +43,7 @@ MODULES = {  # name -> module that defines it
     "Forecaster": "heedful.tasks.forecasting.predictor",
     "HeedfulError": "heedful.errors",
     "MaskFiller": "heedful.tasks.masked.predictor",
+    "NodeClassifier": "heedful.tasks.node_classification.predictor",
     "Predictor": "heedful.tasks.predictor",
     "Retriever": "heedful.tasks.retrieval.predictor",
     "SearchConfig": "heedful.search",
@@ -68,6 +70,7 @@ __all__ = [
     "Forecaster",
     "HeedfulError",
     "MaskFiller",
+    "NodeClassifier",
     "Predictor",
     "Retriever",
     "SearchConfig",

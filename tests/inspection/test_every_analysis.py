@@ -26,10 +26,13 @@ TEXTS |= {"captioning": PICTURE, "image_classification": PICTURE}
 OTHERS |= {"captioning": OTHER_PICTURE}
 TEXTS |= {"several": "a dog sees", "numeric": "1\t2\n-3\t0.5\n0\t1"}
 OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
+NODES = "node_classification"
+TEXTS |= {NODES: '{"nodes": [{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}], "edges": [["a", "b"]]}'}
+OTHERS |= {NODES: '{"nodes": [{"node": "a", "x": 0, "y": 2}, {"node": "b", "x": 1, "y": 1}], "edges": [["a", "b"]]}'}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
 # encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
 IMAGES = ("captioning", "image_classification")
-ENCODERS = ("masked", "tagging", "encoder", "several", "numeric")
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES)
 CAPTIONING = "captioning"
 ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, CAPTIONING)
 
@@ -122,6 +125,13 @@ ANALYSES = [
         ("{text}", "--target", "a red one"),
         lambda one, text, other: inspection.image(one, text, "a red one"),
         ("captioning",),
+    ),
+    Analysis("graph", ("{text}",), lambda one, text, other: inspection.graph(one, text), (NODES,)),
+    Analysis(
+        "graph",
+        ("{text}", "--layer", "0", "--head", "1"),
+        lambda one, text, other: inspection.graph(one, text, layer=0, head=1),
+        (NODES,),
     ),
     Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
 ]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.document import DocumentResult, document
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
+    from heedful.inspection.analyses.graph import GraphResult, graph
     from heedful.inspection.analyses.heads import HeadsResult, heads
     from heedful.inspection.analyses.image import ImageResult, image
     from heedful.inspection.analyses.lens import LensResult, lens
@@ -43,6 +44,7 @@ MODULES = {
     "DocumentResult": "heedful.inspection.analyses.document",
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
+    "GraphResult": "heedful.inspection.analyses.graph",
     "HeadsResult": "heedful.inspection.analyses.heads",
     "ImageResult": "heedful.inspection.analyses.image",
     "LensResult": "heedful.inspection.analyses.lens",
@@ -61,6 +63,7 @@ MODULES = {
     "document": "heedful.inspection.analyses.document",
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
+    "graph": "heedful.inspection.analyses.graph",
     "heads": "heedful.inspection.analyses.heads",
     "image": "heedful.inspection.analyses.image",
     "lens": "heedful.inspection.analyses.lens",
@@ -81,6 +84,7 @@ __all__ = [
     "DocumentResult",
     "ExpertsResult",
     "Explanation",
+    "GraphResult",
     "HeadsResult",
     "ImageResult",
     "LensResult",
@@ -99,6 +103,7 @@ __all__ = [
     "document",
     "experts",
     "explain",
+    "graph",
     "heads",
     "image",
     "lens",

@@ -32,6 +32,7 @@ TASKS = {
     "forecasting": "heedful.tasks.forecasting",
     "image_classification": "heedful.tasks.image_classification",
     "captioning": "heedful.tasks.captioning",
+    "node_classification": "heedful.tasks.node_classification",
 }
 
 

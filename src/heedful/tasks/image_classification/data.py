@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.augment import AugmentConfig, augment
+from heedful.data.augment import AugmentConfig, augment, epoch_draws, plan_mixing
 from heedful.data.image_files import ImageFormat, Pixels
 from heedful.data.image_splits import ImageSplitFiles, findings_of
 from heedful.data.image_store import ImageStore
@@ -32,6 +32,8 @@ from heedful.tasks.image_inputs import input_of
 class ImageBatch(NamedTuple):
     pixels: Tensor  # (images, height, width, channels), uint8
     labels: Tensor  # (images,): index of the label
+    mixed_labels: Tensor  # (images,): label of the image that a part of the pixels is from
+    mixed_shares: Tensor  # (images,): fraction of these pixels; 0: none
 
     def pin(self) -> ImageBatch:
         return ImageBatch(*(tensor.pin_memory() for tensor in self))
@@ -48,13 +50,23 @@ class ImageSet(NamedTuple):
     labels: NDArray[np.int64]  # (images,): indices of the labels of the task
 
     def batch(self, chosen: NDArray[np.int64]) -> ImageBatch:
-        return ImageBatch(torch.from_numpy(self.pixels[self.rows[chosen]]), torch.from_numpy(self.labels[chosen]))
+        labels = torch.from_numpy(self.labels[chosen])
+        return ImageBatch(torch.from_numpy(self.pixels[self.rows[chosen]]), labels, labels, torch.zeros(len(labels)))
 
     def augmented_batch(self, chosen: NDArray[np.int64], config: AugmentConfig, *, seed: int, epoch: int) -> ImageBatch:
         """A batch of training images, changed at random."""
-        rows = self.rows[chosen]
-        pixels = augment(self.pixels[rows], rows, config, seed=seed, epoch=epoch)
-        return ImageBatch(torch.from_numpy(pixels), torch.from_numpy(self.labels[chosen]))
+        draws = epoch_draws(seed, epoch, len(self.pixels))  # (stored, DRAWS)
+
+        def changed(rows: NDArray[np.int64]) -> Pixels:
+            return augment(self.pixels[rows], draws[rows], config)
+
+        pixels, labels = changed(self.rows[chosen]), torch.from_numpy(self.labels[chosen])
+        if not config.cutmix:
+            return ImageBatch(torch.from_numpy(pixels), labels, labels, torch.zeros(len(labels)))
+        mixing = plan_mixing(draws[self.rows[chosen]], config.cutmix, len(self.rows), *pixels.shape[1:3])
+        pixels = np.where(mixing.is_replaced[..., None], changed(self.rows[mixing.partners]), pixels)
+        mixed_labels = torch.from_numpy(self.labels[mixing.partners])
+        return ImageBatch(torch.from_numpy(pixels), labels, mixed_labels, torch.from_numpy(mixing.shares))
 
 
 class ImageSplits(NamedTuple):
