@@ -45,6 +45,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "classify-nodes": {"node_classification": "{run} {folder}/graphs.jsonl"},
     "decide": {"decisions": "{run} {folder}/histories.txt"},
     "classify-images": {"image_classification": "{run} {folder}/image.txt"},
+    "caption": {"captioning": "{run} {folder}/image.txt"},
+    "inspect image": {"captioning": f"{{run}} {example_of('captioning').inputs[0]}"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
