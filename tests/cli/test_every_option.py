@@ -79,6 +79,7 @@ VALUES: dict[str, str | None] = {
     "by": "norms",
     "choose_on": "{folder}/sources.txt,{folder}/targets.txt,{folder}/gold.txt",
     "column": "1.0",
+    "commit_every": "4",  # refused without --output
     "conllu": "{folder}/trees.conllu",
     "cover": "both",
     "data": "{folder}/heads.tsv",
@@ -117,6 +118,7 @@ VALUES: dict[str, str | None] = {
     "reply.search": "n_best=2",
     "reverse": "{other}",
     "row": "0.2",
+    "shard": "1/2",  # refused without --output
     "rows": "4",
     "save": "{out}/maps.safetensors",
     "search": "max_length=2",

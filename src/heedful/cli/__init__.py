@@ -14,6 +14,7 @@ import typer
 
 from heedful.cli import (
     align,
+    bulk,
     chat,
     configs,
     data,
@@ -67,6 +68,7 @@ app.command()(demo.demo)
 app.command()(new.new)
 app.command()(train.train)
 predict.mount(app)
+app.command()(bulk.join)
 app.command()(chat.chat)
 evaluate.mount(app)
 app.command()(search.search)

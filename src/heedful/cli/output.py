@@ -42,8 +42,13 @@ COMMAND_LINE = "command line"  # the origin of overrides and search options, for
 
 
 def print_json(result: dict[str, Any]) -> None:
-    """Print a result as one line of JSON; non-finite numbers become null, because JSON does not have them."""
-    print_text(json.dumps(replace_non_finite(result), ensure_ascii=False, allow_nan=False))
+    """Print a result as one line of JSON."""
+    print_text(format_json(result))
+
+
+def format_json(result: dict[str, Any]) -> str:
+    """One line of JSON; non-finite numbers become null, because JSON does not have them."""
+    return json.dumps(replace_non_finite(result), ensure_ascii=False, allow_nan=False)
 
 
 def replace_non_finite(value: Any) -> Any:
