@@ -247,11 +247,12 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         if any(param.name == "run" and param.param_type_name == "argument" for param in params)
     }
     assert takes_run - COMMANDS.keys() == {
+        "backtranslate",
         "chat",
         "export",
         "inspect document",
         "inspect experts",
-    }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
+    }  # tested in runs/test_bulk.py, test_chat.py, and in tests/exchange and tests/inspection with models of their own
 
 
 def test_every_option_is_tried_with_every_command_and_every_task() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 from workshop import heed, reversed_pairs, start_heed, write_recipe
 
+import heedful
 from heedful.storage import parts, writing
+from heedful.text.tokenizer import Tokenizer
 
 LINES = 120
 MOMENTS = {"before": 1, "torn": 0, "written": 1, "after": 0}  # where a process is killed, and commits before that
@@ -140,3 +143,27 @@ def test_bulk_work_needs_files(folder: Path, tmp_path: Path, capfd: pytest.Captu
     assert "given standard input, which cannot be read again" in capfd.readouterr().err
     assert heed("predict", folder / "run", folder / "inputs.txt", "--shard", "1/2") == 2
     assert "--shard is given without --output" in capfd.readouterr().err
+
+
+def test_back_translated_pairs_are_training_data_with_a_tag(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mono, output = tmp_path / "mono.txt", tmp_path / "pairs.jsonl"
+    mono.write_text("w1 w2\n\nw3\tw4 w5\n")
+    command = ["backtranslate", folder / "run", mono, "--output", output, "-s", "beam=2", "--commit-every", "1"]
+    assert start_heed(*command, before=kill_at(2, "written")).wait() == -signal.SIGKILL
+    capfd.readouterr()
+    assert heed(*command) == 0
+    assert capfd.readouterr().out == f'[[data.train]]\njsonl = "{output}"\ntag = "<bt>"\n'
+    pairs = [json.loads(line) for line in output.read_text().splitlines()]
+    translations = heedful.Translator.load(folder / "run", precision="fp32").translate(["w1 w2", "", "w3\tw4 w5"], beam=2)
+    assert pairs == [
+        {"source": source, "target": target}
+        for source, target in zip(translations, ["w1 w2", "", "w3\tw4 w5"], strict=True)
+        if source and target
+    ]
+    changes = f'data.train=[{{tsv="{folder / "pairs.tsv"}"}}, {{jsonl="{output}", tag="<bt>", weight=2}}]'
+    assert heed("train", folder / "recipe.toml", changes, "training.steps=1", "--run", tmp_path / "run") == 0
+    tokenizer = Tokenizer.load(tmp_path / "run" / "tokenizer.json")
+    first, second = tokenizer.encode("<bt> w1"), tokenizer.encode("w1")
+    assert first[1:] == second and first[0] != tokenizer.specials.unk

@@ -29,13 +29,13 @@ def fill(parts: Parts, *numbers: int) -> None:
 
 def test_parts_are_joined_in_order_whatever_order_they_were_written_in(parts: Parts, tmp_path: Path) -> None:
     fill(parts, 2, 0, 1, 0)
-    assert join_parts(load_parts(tmp_path / "out"), tmp_path / "out") == 20
+    assert join_parts(load_parts(tmp_path / "out"), tmp_path / "out") == (20, 10)
     assert (tmp_path / "out").read_text() == "0\n" * 4 + "1\n" * 4 + "2\n" * 2
 
 
 def test_no_input_is_no_part_and_an_empty_file(tmp_path: Path) -> None:
     parts = open_parts(tmp_path / "out", {}, 0, 4)
-    assert (parts.count, join_parts(parts, tmp_path / "out")) == (0, 0)
+    assert (parts.count, join_parts(parts, tmp_path / "out")) == (0, (0, 0))
     assert (tmp_path / "out").read_bytes() == b""
 
 

@@ -14,6 +14,7 @@ import typer
 
 from heedful.cli import (
     align,
+    backtranslate,
     bulk,
     chat,
     configs,
@@ -69,6 +70,7 @@ app.command()(new.new)
 app.command()(train.train)
 predict.mount(app)
 app.command()(bulk.join)
+app.command()(backtranslate.backtranslate)
 app.command()(chat.chat)
 evaluate.mount(app)
 app.command()(search.search)

@@ -14,7 +14,7 @@ from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
     from heedful.runs.bulk import BulkJob
-    from heedful.storage.parts import Shard
+    from heedful.storage.parts import Joined, Shard
 
 PANEL = "Bulk work"
 MAX_SHARDS = 10**6
@@ -75,8 +75,8 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(match[1]), int(match[2]))
 
 
-def run_bulk(bulk: Bulk, job: BulkJob) -> None:
-    """Predict the inputs of the shard that are not done yet; join the file if there is only one shard."""
+def run_bulk(bulk: Bulk, job: BulkJob) -> Joined | None:
+    """Predict the inputs of the shard that are not done yet; join the file if there is only one shard, else None."""
     from heedful.runs.bulk import EVERY, predict_to_file
     from heedful.storage.parts import Shard, join_parts
 
@@ -86,11 +86,12 @@ def run_bulk(bulk: Bulk, job: BulkJob) -> None:
     warn_of_unknown([f"{word} (line {number})" for word, number in unknown.items()])
     before = f", {result.found:,} were done before" if result.found else ""
     print_message(f"shard {shard}: {result.predicted:,} of {result.parts.inputs:,} inputs predicted{before}")
-    if bulk.shard is None:
-        join_parts(result.parts, bulk.output)
-        print_message(f"{bulk.output} is complete; {result.parts.folder} may be removed")
-    else:
+    if bulk.shard is not None:
         print_message(f"join the file when all shards are complete: heed join {bulk.output}")
+        return None
+    joined = join_parts(result.parts, bulk.output)
+    print_message(f"{bulk.output} is complete; {result.parts.folder} may be removed")
+    return joined
 
 
 def join(
@@ -103,9 +104,9 @@ def join(
     from heedful.storage.parts import join_parts, load_parts
 
     parts = load_parts(output)
-    size = join_parts(parts, output)
+    joined = join_parts(parts, output)
     if json:
-        print_json({"output": str(output), "inputs": parts.inputs, "parts": parts.count, "bytes": size})
+        print_json({"output": str(output), "inputs": parts.inputs, "parts": parts.count, **joined._asdict()})
     else:
         print_text(str(output))
         print_message(f"{parts.inputs:,} inputs in {parts.count:,} parts; {parts.folder} may be removed")

@@ -23,7 +23,7 @@ from heedful.search import SearchConfig
 from heedful.storage.manifest import NAME
 from heedful.storage.parts import Parts, Shard, open_parts
 from heedful.storage.reading import sha256_of
-from heedful.tasks.predictor import Prediction, Predictor
+from heedful.tasks.predictor import Predictor
 
 EVERY = 1024  # inputs of a part
 
@@ -36,7 +36,7 @@ class BulkJob:
     files: Sequence[Path]
     search: SearchConfig
     options: Any  # of the task's command
-    render: Callable[[Prediction], str]  # the lines of one output, each with its newline
+    render: Callable[[Any], str]  # the lines of one output, each with its newline
     form: str  # what `render` writes, such as "text" or "json"
     checkpoints: Sequence[Path]  # of all models
     precision: str | None = None

@@ -192,19 +192,28 @@ def _read_job(folder: Path) -> dict[str, Any]:
     raise CheckpointError(f"{folder / JOB} is damaged", hint=f"remove {folder} and begin again")
 
 
-def join_parts(parts: Parts, output: Path) -> int:
-    """Write all parts in order to one file, which is complete or unchanged; return the bytes. A missing part is an error."""
+class Joined(NamedTuple):
+    """The size of a joined file."""
+
+    bytes: int
+    lines: int
+
+
+def join_parts(parts: Parts, output: Path) -> Joined:
+    """Write all parts in order to one file, which is complete or unchanged. A missing part is an error."""
     missing = parts.missing()
     if missing is not None:
         raise DataError(
             f"{output} cannot be joined: {missing}", hint="run these shards again; --shard 1/1 does all that is missing"
         )
-    total = 0
+    size = lines = 0
     with output_bytes(output) as file:
         for number in range(parts.count):
             try:
-                total += file.write(parts.read(number))
+                content = parts.read(number)
             except Damaged as damage:
                 raise DataError(f"{output} cannot be joined: {damage}", hint="run the command of its shard again") from damage
+            file.write(content)
+            size, lines = size + len(content), lines + content.count(b"\n")
     clear_temporary(parts.folder)  # what killed processes left; nobody needs to write a part any more
-    return total
+    return Joined(size, lines)
