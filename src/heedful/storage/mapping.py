@@ -56,11 +56,15 @@ class Growing:
         """All of it, mapped."""
         return np.asarray(np.memmap(self._file, self.kind, "r")) if self.length else np.zeros(0, self.kind)
 
+    def close(self) -> None:
+        """Close the file; arrays of it stay."""
+        self._file.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self.close()
 
 
 def collect(parts: Iterable[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
