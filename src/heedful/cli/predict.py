@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,7 +58,7 @@ def predict(
 ) -> None:
     """task: the one that the command is for, None: any; text: the input where no file is given, None: standard input."""
     from heedful.data.input_lines import CHUNK_LINES, chunk_lines, is_interactive, read_available
-    from heedful.runs.bulk import BulkJob
+    from heedful.runs.bulk import BulkJob, render_text
     from heedful.training import retention
 
     paths = files or [Path("-")]
@@ -74,9 +74,9 @@ def predict(
     predictor.check_inputs(paths, own)
     config = search_config(predictor, search)
     if bulk is not None:
-        form = "json" if json else "text"
+        render, form = (render_json, "json") if json else (render_text, "text")
         checkpoints = [predictor.checkpoint, *(retention.resolve(other, checkpoint) for other in together or ())]
-        run_bulk(bulk, BulkJob(predictor, paths, config, own, RENDER[form], form, checkpoints, precision))
+        run_bulk(bulk, BulkJob(predictor, paths, config, own, render, form, checkpoints, precision))
         return
     prompt = getattr(own, "prompt", None)
     if prompt is None and not files:
@@ -110,11 +110,8 @@ def print_rows(rows: Sequence[str]) -> None:
         print_text(row)
 
 
-# What `heed predict` writes for one input, by form.
-RENDER: dict[str, Callable[[Prediction], str]] = {
-    "text": lambda prediction: "".join(f"{row}\n" for row in prediction.rows()),
-    "json": lambda prediction: f"{format_json(prediction.to_dict())}\n",
-}
+def render_json(prediction: Prediction) -> str:
+    return f"{format_json(prediction.to_dict())}\n"
 
 
 def refuse_conflicts(paths: Sequence[Path], files: Sequence[Path] | None, options: Mapping[str, Any]) -> None:

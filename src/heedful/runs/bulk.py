@@ -23,7 +23,7 @@ from heedful.search import SearchConfig
 from heedful.storage.manifest import NAME
 from heedful.storage.parts import Parts, Shard, open_parts
 from heedful.storage.reading import sha256_of
-from heedful.tasks.predictor import Predictor
+from heedful.tasks.predictor import Prediction, Predictor
 
 EVERY = 1024  # inputs of a part
 
@@ -62,6 +62,11 @@ class BulkJob:
             "form": self.form,
             "precision": self.precision,
         }
+
+
+def render_text(prediction: Prediction) -> str:
+    """The rows that `heed predict` prints."""
+    return "".join(f"{row}\n" for row in prediction.rows())
 
 
 class ShardResult(NamedTuple):
