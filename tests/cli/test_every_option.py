@@ -84,6 +84,7 @@ VALUES: dict[str, str | None] = {
     "by": "norms",
     "choose_on": "{folder}/sources.txt,{folder}/targets.txt,{folder}/gold.txt",
     "column": "1.0",
+    "commit_every": "4",  # refused without --output
     "conllu": "{folder}/trees.conllu",
     "cover": "both",
     "data": "{folder}/heads.tsv",
@@ -127,6 +128,7 @@ VALUES: dict[str, str | None] = {
     "reply.search": "n_best=2",
     "reverse": "{other}",
     "row": "0.2",
+    "shard": "1/2",  # refused without --output
     "rows": "4",
     "save": "{out}/maps.safetensors",
     "search": "max_length=2",
@@ -259,12 +261,13 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         if any(param.name == "run" and param.param_type_name == "argument" for param in params)
     }
     assert takes_run - COMMANDS.keys() == {
+        "backtranslate",
         "chat",
         "export",
         "inspect document",
         "inspect experts",
         "inspect graph",
-    }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
+    }  # tested in runs/test_bulk.py, test_chat.py, and in tests/exchange and tests/inspection with models of their own
 
 
 def test_every_option_is_tried_with_every_command_and_every_task() -> None:

@@ -107,22 +107,28 @@ class Classifier(Predictor):
         return self.predict_windows(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[LabelPrediction]:
         noted: Iterable[Sequence[str]] = chunks
         if not self.run.model.reads_spelling:
-            noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
-        return self.predict_windows([self.split_line(line) for line in chunk] for chunk in noted)
+            noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first)
+        return self.predict_windows(([self.split_line(line) for line in chunk] for chunk in noted), first)
 
-    def predict_windows(self, windows: Iterable[Sequence[Input]]) -> Iterator[LabelPrediction]:
-        """The predictions of each window of examples, in order; the examples of a window are sorted by length into batches."""
+    def predict_windows(self, windows: Iterable[Sequence[Input]], first: int = 1) -> Iterator[LabelPrediction]:
+        """The predictions of each window of examples, in order; the examples of a window are sorted by length into batches.
+        first: the number of the first example."""
         labeled = self.labeled
-        for first, examples in checked_chunks(windows, self.example_from):
+        for number, examples in checked_chunks(windows, self.example_from, first):
             groups = labeled.sequences(examples, self.system.target_tokenizer)
             logits = logits_of(self.classifier, self.system, labeled, EncodedExamples(groups, [(0,)] * len(groups)))
             wrong = first_nonfinite(logits)
             if wrong is not None:
-                raise self.system.nonfinite_error(f"example {first + wrong}")
+                raise self.system.nonfinite_error(f"example {number + wrong}")
             yield from self.label(logits, examples)
 
     def label(self, logits: Numbers, examples: Sequence[tuple[str, ...]]) -> Iterator[LabelPrediction]:

@@ -119,12 +119,20 @@ class Forecaster(Predictor):
         return self.forecast_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: NoOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: NoOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Forecast]:
-        return self.forecast_chunks(join_tables(chunks))
+        return self.forecast_chunks(chunks, first)
 
-    def forecast_chunks(self, chunks: Iterable[Sequence[Input]]) -> Iterator[Forecast]:
-        for _, tables in checked_chunks(chunks, self.read_input):
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return join_tables(chunks)
+
+    def forecast_chunks(self, chunks: Iterable[Sequence[Input]], first: int = 1) -> Iterator[Forecast]:
+        for _, tables in checked_chunks(chunks, self.read_input, first):
             yield from map(self.forecast_table, tables)
 
     def read_input(self, given: Input, number: int) -> SeriesTable:

@@ -82,19 +82,24 @@ class ImageClassifier(Predictor):
         return self.predict_windows(iter(lambda: list(islice(remaining, BATCH)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[ImagePrediction]:
-        return self.predict_windows(chunk[at : at + BATCH] for chunk in chunks for at in range(0, len(chunk), BATCH))
+        return self.predict_windows((chunk[at : at + BATCH] for chunk in chunks for at in range(0, len(chunk), BATCH)), first)
 
-    def predict_windows(self, windows: Iterable[Sequence[Image]]) -> Iterator[ImagePrediction]:
-        """The predictions of each window of images, in order."""
+    def predict_windows(self, windows: Iterable[Sequence[Image]], first: int = 1) -> Iterator[ImagePrediction]:
+        """The predictions of each window of images, in order; first: the number of the first image."""
         labels: tuple[str, ...] = self.run.task.labels
         form = self.images.form
 
         def read(image: Image, number: int) -> NamedImage:
             return self.read(image, f"example {number}", form)
 
-        for _, images in checked_chunks(windows, read):
+        for _, images in checked_chunks(windows, read, first):
             if not images:
                 continue
             pixels = np.stack([image.pixels for image in images])
