@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.document import DocumentResult, document
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
+    from heedful.inspection.analyses.forecast import ForecastResult, forecast
     from heedful.inspection.analyses.heads import HeadsResult, heads
     from heedful.inspection.analyses.lens import LensResult, lens
     from heedful.inspection.analyses.patch import PatchResult, patch
@@ -42,6 +43,7 @@ MODULES = {
     "DocumentResult": "heedful.inspection.analyses.document",
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
+    "ForecastResult": "heedful.inspection.analyses.forecast",
     "HeadsResult": "heedful.inspection.analyses.heads",
     "LensResult": "heedful.inspection.analyses.lens",
     "PatchResult": "heedful.inspection.analyses.patch",
@@ -59,6 +61,7 @@ MODULES = {
     "document": "heedful.inspection.analyses.document",
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
+    "forecast": "heedful.inspection.analyses.forecast",
     "heads": "heedful.inspection.analyses.heads",
     "lens": "heedful.inspection.analyses.lens",
     "patch": "heedful.inspection.analyses.patch",
@@ -78,6 +81,7 @@ __all__ = [
     "DocumentResult",
     "ExpertsResult",
     "Explanation",
+    "ForecastResult",
     "HeadsResult",
     "LensResult",
     "PatchResult",
@@ -95,6 +99,7 @@ __all__ = [
     "document",
     "experts",
     "explain",
+    "forecast",
     "heads",
     "lens",
     "patch",

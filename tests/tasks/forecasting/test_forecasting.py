@@ -20,6 +20,7 @@ from heedful.tasks.forecasting.calendar import calendar_features, next_times, se
 from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.forecasting.data import EncodedSeries, SeriesData
 from heedful.tasks.forecasting.evaluate import window_forecasts
+from heedful.tasks.forecasting.forms import FORMS
 from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
 
 
@@ -28,11 +29,13 @@ def make_model(**options: Any) -> ForecastingModel:
     config = ForecastingConfig.model_validate(given | options)
     torch.manual_seed(0)
     layers: Any = {"dim": 8, "layers": ("self-attention",), "heads": 2, "position": "learned", "features": config.features}
-    return ForecastingModel(Encoder(EncoderConfig(**layers), 1), 8, config).eval()
+    model = FORMS[config.form](Encoder(EncoderConfig(causal=config.form == "decoder", **layers), 1), 8, config).eval()
+    torch.nn.init.normal_(model.head.weight, std=0.3)  # it is zero at first
+    return model
 
 
 def calendar_of(model: ForecastingModel, rows: int) -> torch.Tensor:
-    return torch.randn(rows, 8, 2 * len(model.options.covariates))
+    return torch.randn(rows, 8 + 3, 2 * len(model.options.covariates))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,6 @@ def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight
     model = make_model(**options)
     forecast = model(torch.randn(5, 8, 2), calendar_of(model, 5))
     assert forecast.shape == (5, 3, 2, len(options.get("quantiles", [0.5])))
-    torch.nn.init.normal_(model.head.weight)  # zero at first beside a linear map
     loss = (model(torch.randn(5, 8, 2), calendar_of(model, 5)) * torch.randn(3, 2, 1)).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     assert [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()] == []

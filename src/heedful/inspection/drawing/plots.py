@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.drawing.figure import Figure, Heatmap, Label, Line, Polyline, color
+from heedful.inspection.drawing.figure import Area, Figure, Heatmap, Label, Line, Polyline, color
 from heedful.inspection.drawing.svg import as_svg
 from heedful.storage.writing import output_bytes
 
@@ -54,7 +54,10 @@ def plot(figure: Figure, format: str) -> bytes:
             elif isinstance(mark, Label):
                 draw_label(axes, mark)
             elif isinstance(mark, Polyline):
-                axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width)
+                style: Any = (0, (5 / mark.width, 3 / mark.width)) if mark.dashed else "-"  # in widths of the line
+                axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width, linestyle=style)
+            elif isinstance(mark, Area):
+                axes.fill(*zip(*mark.points, strict=True), color=mark.color, alpha=mark.opacity, linewidth=0)
             else:
                 draw_line(axes, mark)
         content = io.BytesIO()
