@@ -19,7 +19,7 @@ from heedful.inspection.result import Result
 from heedful.tasks.forecasting.predictor import Forecast, Forecaster
 from heedful.tasks.predictor import Predictor
 
-SHOWN = 3  # horizons of history in a figure, at most
+SHOWN = 1.5  # horizons of history in a figure, at most
 LEAST = 24  # steps of history in a figure, where there are as many
 
 
@@ -91,7 +91,7 @@ class ForecastResult(Result):
 
     def figure(self) -> Figure:
         one, horizon = self.forecast, len(self.forecast.times)
-        past = min(len(one.history), max(SHOWN * horizon, LEAST))
+        past = min(len(one.history), max(round(SHOWN * horizon), LEAST))
         curves = [self.curve(at, past) for at in range(len(one.variables))]
         return forecast_figure(curves, [*one.history_times[-past:], *one.times], self.title, self.interval)
 

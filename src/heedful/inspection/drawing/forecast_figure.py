@@ -67,7 +67,7 @@ def legend(curve: Curve, interval: str, y: float) -> list[Mark]:
     for name, color, dashed in entries:
         marks.append(Polyline([(x, y), (x + 24, y)], color, 1.8 if not dashed else 1.2, dashed))
         marks.append(Label(x + 30, y, name, SMALL, color=QUIET))
-        x += 30 + text_width(name, SMALL) + 18
+        x += 30 + 0.85 * text_width(name, SMALL) + 18
     if curve.bands:
         marks.append(Area([(x, y - 6), (x + 24, y - 6), (x + 24, y + 6), (x, y + 6)]))
         marks.append(Label(x + 30, y, interval, SMALL, color=QUIET))
