@@ -190,6 +190,21 @@ EXAMPLES["images"] = DataExample(
     ]
     * 4,
 )
+MOTIONS = "sequence,label,x,y\n" + "".join(
+    f"{at},{'yes' if at % 2 else 'no'},{step * (at % 2)},{step}\n" for at in range(16) for step in range(3 + at % 3)
+)
+EXAMPLES["labeled_series"] = DataExample(
+    {"motions.csv": MOTIONS},
+    {
+        "form": "labeled_series",
+        **{split: {"file": "{folder}/motions.csv"} for split in ("train", "valid", "test")},
+        "batch": 4,
+    },
+    {"family": "encoder", "dim": 16, "layers": ["self-attention"], "heads": 2, "features": 2},
+    {},
+    ('{"x": [0, 1, 2], "y": [0, 1, 2]}', '{"x": [5, 5], "y": [3, 4]}', '{"x": [1], "y": [1]}'),
+    [("yes", [[0, 0], [1, 1], [2, 2]]), ("no", [[0, 0], [0, 1]])] * 4,
+)
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(
         model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
@@ -224,6 +239,7 @@ OPTION_VALUES = {
     "stop": ["the"],
     "pooling": ["cls"],
     "match": ["questions"],
+    "picture": ["{folder}/curve.svg"],
 }
 
 

@@ -43,6 +43,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "reply": {"chat": "{run} {folder}/prompts.txt"},
     "forecast": {"forecasting": "{run} {folder}/series.csv"},
     "classify-images": {"image_classification": "{run} {folder}/image.txt"},
+    "classify-series": {"series_classification": "{run} {folder}/motion.csv"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -220,6 +221,7 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
     (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "series.csv").write_text(SERIES)
+    (made / "motion.csv").write_text("x,y\n0,1\n1,2\n")
     (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")

@@ -38,13 +38,23 @@ def calendar_of(model: ForecastingModel, rows: int) -> torch.Tensor:
     return torch.randn(rows, 8 + 3, 2 * len(model.options.covariates))
 
 
+FORM_OPTIONS: dict[str, dict[str, Any]] = {
+    "encoder": {},
+    "decoder": {"form": "decoder", "patch": 2, "stride": 2},
+    "encoder-decoder": {"form": "encoder-decoder", "patch": 2},
+}
+
+
+@pytest.mark.parametrize("form", FORM_OPTIONS)
 @pytest.mark.parametrize(
     "options",
     [{}, {"channels": "joint"}, {"quantiles": [0.1, 0.5, 0.9]}, {"covariates": ["hour", "month"]}, {"linear": "learned"}],
     ids=str,
 )
-def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight(options: dict[str, Any]) -> None:
-    model = make_model(**options)
+def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight(
+    form: str, options: dict[str, Any]
+) -> None:
+    model = make_model(**FORM_OPTIONS[form], **options)
     forecast = model(torch.randn(5, 8, 2), calendar_of(model, 5))
     assert forecast.shape == (5, 3, 2, len(options.get("quantiles", [0.5])))
     loss = (model(torch.randn(5, 8, 2), calendar_of(model, 5)) * torch.randn(3, 2, 1)).sum()
@@ -52,29 +62,74 @@ def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight
     assert [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()] == []
 
 
+@pytest.mark.parametrize("form", FORM_OPTIONS)
 @pytest.mark.parametrize(("normalization", "shifted", "scaled"), [
     ("none", False, False), ("last", True, False), ("mean", True, False), ("standard", True, True)
 ])  # fmt: skip
-def test_normalization_makes_forecasts_follow_the_level_and_the_scale(normalization: str, shifted: bool, scaled: bool) -> None:
-    model, window = make_model(normalization=normalization), torch.randn(4, 8, 2)
+def test_normalization_makes_forecasts_follow_the_level_and_the_scale(
+    form: str, normalization: str, shifted: bool, scaled: bool
+) -> None:
+    model, window = make_model(normalization=normalization, **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
     calendar = calendar_of(model, 4)
     forecast = model(window, calendar)
     assert torch.allclose(model(window + 7, calendar), forecast + 7, atol=1e-4) == shifted
     assert torch.allclose(model(window * 100, calendar), forecast * 100, rtol=1e-3, atol=1e-2) == scaled
 
 
-def test_independent_channels_do_not_see_each_other_and_joint_ones_do() -> None:
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+def test_independent_channels_do_not_see_each_other_and_joint_ones_do(form: str) -> None:
     for channels, differs in (("independent", False), ("joint", True)):
-        model, window = make_model(channels=channels), torch.randn(4, 8, 2)
+        model, window = make_model(channels=channels, **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
         other = window.clone()
         other[..., 1] += torch.randn(4, 8)
         calendar = calendar_of(model, 4)
         assert torch.equal(model(window, calendar)[..., 0, :], model(other, calendar)[..., 0, :]) != differs
 
 
-def test_the_calendar_changes_the_forecast() -> None:
-    model, window = make_model(covariates=["hour"]), torch.randn(4, 8, 2)
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+def test_the_calendar_changes_the_forecast(form: str) -> None:
+    model, window = make_model(covariates=["hour"], **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
     assert not torch.equal(model(window, calendar_of(model, 4)), model(window, calendar_of(model, 4)))
+
+
+@pytest.mark.parametrize("form", ["decoder", "encoder-decoder"])
+def test_the_calendar_of_the_horizon_is_read_where_it_is_known(form: str) -> None:
+    model, window = make_model(covariates=["hour"], **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
+    calendar = calendar_of(model, 4)
+    later = calendar.clone()
+    later[:, 8:] += 1
+    assert not torch.equal(model(window, calendar), model(window, later))
+
+
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+def test_an_untrained_model_is_persistence_beside_normalization_by_the_last_value(form: str) -> None:
+    model, window = make_model(normalization="last", **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
+    torch.nn.init.zeros_(model.head.weight)
+    assert torch.equal(model(window, calendar_of(model, 4))[..., 0], window[:, -1:].expand(4, 3, 2))
+
+
+def test_a_forecast_step_of_a_decoder_depends_on_earlier_patches_and_on_no_later_one() -> None:
+    """Jacobian of the teacher-forced forecasts: patches have two steps, and the forecast of a patch reads those before it."""
+    model = make_model(variables=["a"], horizon=6, **FORM_OPTIONS["decoder"])
+    window, calendar = torch.randn(1, 8, 1), torch.zeros(1, 14, 0)
+    jacobian = torch.autograd.functional.jacobian(lambda target: model(window, calendar, target)[0, :, 0, 0], torch.randn(1, 6, 1))
+    depends = jacobian[:, 0, :, 0] != 0  # (forecast step, true step)
+    expected = torch.tensor([[true // 2 < step // 2 for true in range(6)] for step in range(6)])
+    assert torch.equal(depends, expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"linear": "learned"}, {"channels": "joint"}, {"quantiles": [0.1, 0.5, 0.9]}], ids=str)
+def test_rolling_out_equals_one_pass_over_its_own_forecasts(options: dict[str, Any]) -> None:
+    model = make_model(horizon=5, covariates=["hour"], **FORM_OPTIONS["decoder"], **options)
+    window, calendar = torch.randn(4, 8, 2), torch.randn(4, 13, 2)
+    rolled = model(window, calendar)
+    assert torch.allclose(model(window, calendar, rolled[..., model.middle]), rolled, atol=1e-5)
+
+
+def test_a_decoder_with_a_horizon_of_one_patch_needs_no_rollout() -> None:
+    model = make_model(horizon=2, **FORM_OPTIONS["decoder"])
+    window, calendar = torch.randn(4, 8, 2), torch.zeros(4, 10, 0)
+    assert torch.allclose(model(window, calendar), model(window, calendar, torch.randn(4, 2, 2)), atol=1e-6)
 
 
 def test_restoring_is_the_inverse_of_standardizing() -> None:
@@ -137,6 +192,8 @@ def test_calendar_features_are_cyclic() -> None:
     ("change", "message"),
     [
         ("task.stride=3", "task.stride: given 3, expected a divisor of look_back - patch = 2"),
+        ("task.form=decoder", "task.stride: given 1, expected patch = 2, a divisor of look_back = 4"),
+        ("task.decoder_layers=3", "task.decoder_layers: given 3, but has no effect because form 'encoder' has no separate decoder"),
         ("task.patch=9", "task.patch: given 9, expected at most look_back = 4"),
         ("task.quantiles=[0.9, 0.5]", "task.quantiles: given [0.9, 0.5], expected increasing ones with 0.5"),
         ("task.linear=ridge", "task.linear: given 'ridge', which is fitted with normalization 'last'"),

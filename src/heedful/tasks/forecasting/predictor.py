@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
-from heedful.data.series import SeriesTable, is_missing, parse_table, parse_time, parse_value, refuse_disorder
+from heedful.data.series import (
+    SeriesTable,
+    is_missing,
+    join_tables,
+    parse_table,
+    parse_time,
+    parse_value,
+    refuse_disorder,
+)
 from heedful.data.unusable import UnusableLines
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.forecasts import baselines
@@ -267,22 +275,3 @@ def number_of(cell: Any, column: str, place: str) -> float:
     if is_missing(text):
         raise DataError(f"{place}, column {column!r}: the value is missing; expected a number")
     return parse_value(text, column, place)
-
-
-def join_tables(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield tables from lines in chunks: every line of JSON is one; other lines are one table up to an empty line."""
-    waiting: list[str] = []
-    for chunk in chunks:
-        tables = []
-        for line in chunk:
-            is_object = line.lstrip().startswith("{")
-            if waiting and (is_object or not line.strip()):
-                tables.append("\n".join(waiting))
-                waiting = []
-            if is_object:
-                tables.append(line)
-            elif line.strip():
-                waiting.append(line)
-        yield tables
-    if waiting:
-        yield ["\n".join(waiting)]
