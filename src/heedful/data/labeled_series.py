@@ -140,7 +140,9 @@ def parse_series(data: LabeledSeriesConfig, lines: Iterable[tuple[int, bytes]], 
         named = dict(zip(columns, cells, strict=True))
         key, label = named.pop(data.sequence), named.pop(data.label)
         if not key or not label:
-            raise DataError(f"{place}, column {(data.label if key else data.sequence)!r}: the value is missing; expected a text")
+            raise DataError(
+                f"{place}, column {(data.label if key else data.sequence)!r}: the value is missing; expected a text"
+            )
         if key != before and key in rows:
             raise DataError(f"{place}: series {key!r:.40} continues after another one; expected its rows together")
         if labels.setdefault(key, label) != label:

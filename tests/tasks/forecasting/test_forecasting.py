@@ -51,9 +51,7 @@ FORM_OPTIONS: dict[str, dict[str, Any]] = {
     [{}, {"channels": "joint"}, {"quantiles": [0.1, 0.5, 0.9]}, {"covariates": ["hour", "month"]}, {"linear": "learned"}],
     ids=str,
 )
-def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight(
-    form: str, options: dict[str, Any]
-) -> None:
+def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight(form: str, options: dict[str, Any]) -> None:
     model = make_model(**FORM_OPTIONS[form], **options)
     forecast = model(torch.randn(5, 8, 2), calendar_of(model, 5))
     assert forecast.shape == (5, 3, 2, len(options.get("quantiles", [0.5])))
@@ -112,7 +110,9 @@ def test_a_forecast_step_of_a_decoder_depends_on_earlier_patches_and_on_no_later
     """Jacobian of the teacher-forced forecasts: patches have two steps, and the forecast of a patch reads those before it."""
     model = make_model(variables=["a"], horizon=6, **FORM_OPTIONS["decoder"])
     window, calendar = torch.randn(1, 8, 1), torch.zeros(1, 14, 0)
-    jacobian = torch.autograd.functional.jacobian(lambda target: model(window, calendar, target)[0, :, 0, 0], torch.randn(1, 6, 1))
+    jacobian = torch.autograd.functional.jacobian(
+        lambda target: model(window, calendar, target)[0, :, 0, 0], torch.randn(1, 6, 1)
+    )
     depends = jacobian[:, 0, :, 0] != 0  # (forecast step, true step)
     expected = torch.tensor([[true // 2 < step // 2 for true in range(6)] for step in range(6)])
     assert torch.equal(depends, expected)
@@ -193,7 +193,10 @@ def test_calendar_features_are_cyclic() -> None:
     [
         ("task.stride=3", "task.stride: given 3, expected a divisor of look_back - patch = 2"),
         ("task.form=decoder", "task.stride: given 1, expected patch = 2, a divisor of look_back = 4"),
-        ("task.decoder_layers=3", "task.decoder_layers: given 3, but has no effect because form 'encoder' has no separate decoder"),
+        (
+            "task.decoder_layers=3",
+            "task.decoder_layers: given 3, but has no effect because form 'encoder' has no separate decoder",
+        ),
         ("task.patch=9", "task.patch: given 9, expected at most look_back = 4"),
         ("task.quantiles=[0.9, 0.5]", "task.quantiles: given [0.9, 0.5], expected increasing ones with 0.5"),
         ("task.linear=ridge", "task.linear: given 'ridge', which is fitted with normalization 'last'"),

@@ -1,7 +1,7 @@
 """A classifier of series: an encoder of vectors, pooling over the steps, and a linear layer.
 
-    z_t = x_t - x_1      or x_t minus the mean over all steps: the start position is no input
-    logits = W pool(encode(z)) + b
+z_t = x_t - x_1      or x_t minus the mean over all steps: the start position is no input
+logits = W pool(encode(z)) + b
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ class SeriesClassificationTask:
 
     def describe(self) -> str:
         sizes = self.statistics()
-        return (
-            f"{sizes['examples']:,} series with {sizes['steps']:,} steps in {sizes['batches_per_epoch']:,} batches per epoch"
-        )
+        return f"{sizes['examples']:,} series with {sizes['steps']:,} steps in {sizes['batches_per_epoch']:,} batches per epoch"
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         return shuffled_batches(len(self.corpora.train.labels), self.data.batch, seed=self.seed, epoch=epoch)
