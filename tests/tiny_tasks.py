@@ -125,7 +125,7 @@ EXAMPLES = {
 }
 DAYS = [date.fromordinal(738_000 + day).isoformat() for day in range(60)]
 SERIES = "date,load,wind\n" + "".join(f"{day},{at % 3},{at % 2}\n" for at, day in enumerate(DAYS))
-TABLES = [{"date": DAYS[at : at + 5], "load": [at, 1, 2, 0, 1], "wind": [0, 1, 0, 1, at]} for at in range(3)]
+TABLES = [{"date": DAYS[at : at + 6], "load": [at, 1, 2, 0, 1, 2], "wind": [0, 1, 0, 1, 0, at]} for at in range(3)]
 EXAMPLES["series"] = DataExample(
     {"series.csv": SERIES, "test-series.csv": SERIES},
     {
@@ -203,7 +203,7 @@ EXAMPLES["labeled_series"] = DataExample(
     {"family": "encoder", "dim": 16, "layers": ["self-attention"], "heads": 2, "features": 2},
     {},
     ('{"x": [0, 1, 2], "y": [0, 1, 2]}', '{"x": [5, 5], "y": [3, 4]}', '{"x": [1], "y": [1]}'),
-    [("yes", [[0, 0], [1, 1], [2, 2]]), ("no", [[0, 0], [0, 1]])] * 4,
+    [("yes", {"x": [0, 1, 2], "y": [0, 1, 2]}), ("no", {"x": [0, 0], "y": [0, 1]})] * 4,
 )
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(

@@ -107,6 +107,7 @@ VALUES: dict[str, str | None] = {
     "output": "{out}/output.txt",
     "other": "w4 w5 w6",
     "picture": "{out}/picture.svg",
+    "holdout": None,
     "pooling": "cls",
     "position": "1",
     "precision": "bf16",

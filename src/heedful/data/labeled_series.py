@@ -7,7 +7,8 @@
 
     builtin = "gaits"                    generated motions (`gaits.py`), as many as `counts` says
 
-A line that is no row of the table is an error with file, line and column.
+A line that is no row of the table is an error with file, line and column. So is a missing number, unless `max_unusable` allows
+as many: then it has the value of the step before, and is reported.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -29,7 +31,7 @@ from heedful.data.series import is_missing, parse_value
 from heedful.data.sources import find_path
 from heedful.data.splits import Counts
 from heedful.data.toys import ToySplit
-from heedful.data.unusable import LineProblem, usable_text
+from heedful.data.unusable import LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
 from heedful.storage.reading import read_lines
 
@@ -58,6 +60,8 @@ class LabeledSeriesConfig(Config):
     """Column that names the series of a row."""
     label: str = "label"
     """Column of the label."""
+    max_unusable: Share = 0.0
+    """Maximum fraction of rows with missing numbers, which are filled from the step before; more are an error."""
     max_length: Size = 1024
     """Maximum steps of a series; a longer one is an error."""
     batch: Count = 32
@@ -83,11 +87,6 @@ class LabeledSeriesConfig(Config):
         return self
 
     @property
-    def max_unusable(self) -> float:
-        """Every row that cannot be used is an error."""
-        return 0.0
-
-    @property
     def sides(self) -> tuple[int, int]:
         return 0, self.max_length
 
@@ -103,6 +102,7 @@ class SeriesSet(NamedTuple):
 
     columns: tuple[str, ...]  # of numbers
     series: list[LabeledSeries]
+    unusable: UnusableLines  # rows with missing numbers
 
 
 def find_split_file(data: LabeledSeriesConfig, split: str) -> Path | ToySplit | None:
@@ -116,7 +116,8 @@ def find_split_file(data: LabeledSeriesConfig, split: str) -> Path | ToySplit | 
 def read_split(data: LabeledSeriesConfig, path: Path | ToySplit) -> SeriesSet:
     if isinstance(path, ToySplit):
         made = make_gaits(PARTS.index(path.split), path.size)
-        return SeriesSet(COLUMNS, [LabeledSeries(label, frames, f"{path} {at}") for at, (label, frames) in enumerate(made, 1)])
+        series = [LabeledSeries(label, frames, f"{path} {at}") for at, (label, frames) in enumerate(made, start=1)]
+        return SeriesSet(COLUMNS, series, UnusableLines(lambda problem: str(path)))
     return parse_series(data, enumerate(map(bytes, read_lines(path)), start=1), str(path))
 
 
@@ -126,6 +127,7 @@ def parse_series(data: LabeledSeriesConfig, lines: Iterable[tuple[int, bytes]], 
     labels: dict[str, str] = {}  # by the name of the series
     rows: dict[str, list[list[float]]] = {}
     places: dict[str, str] = {}
+    unusable = UnusableLines(lambda problem: f"{name} line {problem.line}")
     before = ""
     for number, line in lines:
         if not line.strip():
@@ -149,6 +151,11 @@ def parse_series(data: LabeledSeriesConfig, lines: Iterable[tuple[int, bytes]], 
             raise DataError(f"{place}: series {key!r:.40} has the labels {labels[key]!r:.40} and {label!r:.40}; expected one")
         before = key
         places.setdefault(key, place)
+        missing = [column for column, cell in named.items() if is_missing(cell)]
+        if missing and key in rows:
+            unusable.add(LineProblem("blank", number, "source", f"the value of column {missing[0]!r} is missing"))
+            last = dict(zip(named, map(str, rows[key][-1]), strict=True))
+            named |= {column: last[column] for column in missing}
         rows.setdefault(key, []).append([parse_cell(cell, column, place) for column, cell in named.items()])
     if not rows:
         raise DataError(f"{name} has no rows; expected a line for each step of each series")
@@ -156,7 +163,7 @@ def parse_series(data: LabeledSeriesConfig, lines: Iterable[tuple[int, bytes]], 
         refuse_long(data, len(frames), f"{places[key]}: series {key!r:.40}")
     numbers = tuple(column for column in columns if column not in (data.sequence, data.label))
     series = [LabeledSeries(labels[key], np.array(frames, np.float32), places[key]) for key, frames in rows.items()]
-    return SeriesSet(numbers, series)
+    return SeriesSet(numbers, series, unusable)
 
 
 def split_cells(line: bytes, number: int, place: str) -> list[str]:
@@ -199,13 +206,20 @@ def refuse_long(data: LabeledSeriesConfig, steps: int, place: str) -> None:
 def check_split(data: LabeledSeriesConfig, split: str, path: Path | ToySplit) -> CorpusCheck:
     """Read a split once and report the number of series of each label."""
     found = read_split(data, path)
-    counts = Counter(one.label for one in found.series)
+    counts, steps = Counter(one.label for one in found.series), sum(len(one.frames) for one in found.series)
+    if found.unusable.total / steps > data.max_unusable:
+        place, text = found.unusable.examples["blank"][0]
+        raise DataError(
+            f"{place}: {text}; {found.unusable.total:,} of {steps:,} rows have missing numbers, expected at most "
+            f"data.max_unusable = {data.max_unusable:g} of them",
+            hint="fill in the numbers, or set data.max_unusable = 1 to repeat those of the step before",
+        )
     return CorpusCheck(
         split=split,
         title=str(path),
         total=len(found.series),
         kept=len(found.series),
-        findings=(),
+        findings=tuple(replace(finding, action="filled") for finding in found.unusable.findings()),
         dropped=np.zeros(0, np.int64),
         unit="series",
         items="series",

@@ -14,6 +14,7 @@ from workshop import heed
 
 import heedful
 from heedful.errors import ConfigError, DataError
+from heedful.inspection.drawing.figure import Area, Label
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.config import read_run
 from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
@@ -342,3 +343,79 @@ def test_brownian_motion_is_forecast_as_well_as_possible_and_no_better(tmp_path:
 
     monkeypatch.setattr(EncodedSeries, "windows", leak)  # a window that ends one step too late
     assert float(squared_errors(forecaster).mean()) < OPTIMUM / 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},none at all,1", "line 5, column 'load': 'none at all' is not a number"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},,1", "line 5: the value of column 'load' is missing"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},nan,1", "line 5: the value of column 'load' is missing"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},-inf,1", "line 5, column 'load': '-inf' is out of range"),
+        (f"{DAYS[3]},0,1", f"{DAYS[2]},0,1", f"line 5, column 'date': {DAYS[2]} 00:00:00 is not after {DAYS[2]}"),
+        (f"{DAYS[3]},0,1", f"{DAYS[1]},0,1", f"line 5, column 'date': {DAYS[1]} 00:00:00 is not after {DAYS[2]}"),
+        (f"{DAYS[3]},0,1", "2021-02-30,0,1", "line 5, column 'date': '2021-02-30' is not a time"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},0,1,2", "line 5 has 4 columns; expected 3"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},\udcff,1", "line 5: byte 12 is not UTF-8"),
+        (SERIES, "", "series.csv is empty; expected at least one line"),
+        (SERIES[len("date,load,wind\n") :], "", "series.csv has no rows"),
+        (SERIES.split("\n", 4)[4], "", "series.csv has 3 rows for train; expected at least 6"),
+    ],
+)
+def test_a_broken_row_or_date_stops_training_with_one_sentence_and_nothing_is_lost(
+    before: str, after: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write_tiny_recipe("forecasting", tmp_path)
+    assert SERIES.count(before) == 1
+    content = SERIES.replace(before, after).encode(errors="surrogateescape")
+    (tmp_path / "series.csv").write_bytes(content)
+    capsys.readouterr()
+    assert heed("train", recipe, "--run", tmp_path / "run") == 3
+    shown = " ".join(capsys.readouterr().err.split())
+    assert sentence in shown and "Traceback" not in shown
+    assert (tmp_path / "series.csv").read_bytes() == content and not list(tmp_path.glob("run/checkpoints/*"))
+
+
+def test_the_forecasts_before_a_broken_table_are_printed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "input.csv").write_text(f"{SERIES}\n{SERIES.replace(DAYS[3], DAYS[2])}")
+    capsys.readouterr()
+    assert heed("forecast", run, tmp_path / "input.csv") == 3
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 1 + 2 and "text 2 line 5, column 'date'" in shown.err
+
+
+def test_rows_held_out_are_forecast_from_those_before_them(run: Path) -> None:
+    forecaster = heedful.Forecaster.load(run)
+    shorter = "\n".join(SERIES.splitlines()[:-2])
+    held, plain = forecaster.forecast(SERIES, holdout=True), forecaster.forecast(shorter)
+    assert (held.times, held.values) == (plain.times, plain.values) and held.times == DAYS[-2:]
+    assert held.truth == [[58 % 3, 58 % 2], [59 % 3, 59 % 2]] and held.columns["load true"] == [1, 2]
+    assert held.baselines["persistence"] == [[57 % 3, 57 % 2]] * 2 == [held.history[-1]] * 2
+    with pytest.raises(DataError, match=r"text 1 has 5 rows; expected at least task.look_back \+ task.horizon = 6"):
+        forecaster.forecast("\n".join(SERIES.splitlines()[:6]), holdout=True)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_picture_is_written_beside_the_table(
+    suffix: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / f"curve.{suffix}"
+    capsys.readouterr()
+    assert heed("forecast", run, run.parent / "series.csv", "--picture", picture, "--holdout") == 0
+    assert capsys.readouterr().out.startswith("date,load,")
+    assert picture.read_bytes().startswith({"svg": b"<svg", "png": b"\x89PNG"}[suffix])
+    (tmp_path / "two.csv").write_text(f"{SERIES}\n{SERIES}")
+    assert heed("forecast", run, tmp_path / "two.csv", "--picture", picture) == 2
+    assert "--picture: given a second table, expected one" in capsys.readouterr().err
+
+
+def test_a_figure_has_a_panel_for_each_variable_and_a_band_for_each_pair_of_quantiles(run: Path) -> None:
+    result = heedful.inspection.forecast(heedful.load(run), SERIES, holdout=True)
+    figure = result.figure()
+    areas = [mark for mark in figure.marks if isinstance(mark, Area)]
+    assert len(areas) == 2 + 1  # one for each variable, and the legend
+    assert [mark.text for mark in figure.marks if isinstance(mark, Label) and mark.text in ("load", "wind")] == ["load", "wind"]
+    assert result.errors.keys() == {"this run", "persistence", "seasonal naive (4 steps)"}
+    assert "80% prediction interval" in result.svg() and "mean absolute error" in result.text()
+    lower, upper = (areas[1].points[1][1], areas[1].points[-1][1])  # y grows downward
+    assert lower >= upper

@@ -101,6 +101,7 @@ def test_labels_and_columns_are_those_of_the_training_data(tmp_path: Path) -> No
         ("\n0,no,0,0\n", "\n0,no,zero,0\n", "motions.csv line 2, column 'x': 'zero' is not a number"),
         ("\n0,no,0,0\n", "\n0,no,inf,0\n", "motions.csv line 2, column 'x': 'inf' is out of range"),
         ("\n0,no,0,0\n", "\n0,no,,0\n", "motions.csv line 2, column 'x': the value is missing"),
+        ("\n0,no,0,2\n", "\n0,no,0,\n", "motions.csv line 4: the value of column 'y' is missing; 1 of 63 rows"),
         ("\n0,no,0,0\n", "\n0,,0,0\n", "motions.csv line 2, column 'label': the value is missing"),
         ("\n0,no,0,0\n", "\n0,no,0\n", "motions.csv line 2 has 3 columns; expected 4"),
         ("\n0,no,0,0\n", "\n0,yes,0,0\n", "motions.csv line 3: series '0' has the labels 'yes' and 'no'; expected one"),
@@ -161,6 +162,15 @@ def test_options_that_do_not_fit_are_errors(change: str, message: str, tmp_path:
     assert message in str(raised.value)
 
 
+def test_missing_numbers_are_filled_from_the_step_before_where_it_is_allowed(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("series_classification", tmp_path)
+    (tmp_path / "motions.csv").write_text(MOTIONS.replace("\n0,no,0,2\n", "\n0,no,0,NaN\n"))
+    data = LabeledSeriesData(read_run(recipe, ["data.max_unusable=0.1"]).config)
+    (finding,) = data.check().corpora[0].findings
+    assert (finding.count, finding.action) == (1, "filled")
+    assert data.series("train").frames[0].tolist() == [[0, 0], [0, 1], [0, 1]]
+
+
 def test_examples_as_python_objects_become_a_table() -> None:
     assert format_examples([("yes", [[1, 2], [3, 4]]), ("no", [[5, 6]])]).text.splitlines() == [
         "sequence,label,1,2",
@@ -168,5 +178,6 @@ def test_examples_as_python_objects_become_a_table() -> None:
         "1,yes,3.0,4.0",
         "2,no,5.0,6.0",
     ]
+    assert format_examples([("yes", {"x": [1, 3], "y": [2, 4]})]).text == "sequence,label,x,y\n1,yes,1.0,2.0\n1,yes,3.0,4.0\n"
     with pytest.raises(DataError, match=r"example 2 is .*; expected a tuple \(label, list of steps, each of 2 numbers\)"):
         format_examples([("yes", [[1, 2]]), ("no", [[1, 2, 3]])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -150,18 +150,21 @@ def resolve(run: RunConfig) -> dict[str, object]:
 
 
 def format_examples(examples: Iterable[Any]) -> ExampleFile:
-    """(label, steps) tuples, the steps a list of vectors, as a table."""
+    """(label, steps) tuples as a table; the steps are a list of vectors, or a dictionary with a list for each column."""
     out = io.StringIO()
-    writer, size = csv.writer(out, lineterminator="\n"), 0
+    writer = csv.writer(out, lineterminator="\n")
+    columns: list[str] = []
     for number, example in enumerate(examples, start=1):
         pair = list(example) if isinstance(example, tuple | list) else []
-        steps = as_steps(pair[1]) if len(pair) == 2 and isinstance(pair[0], str) and pair[0].strip() else None
-        if steps is None or (size and steps.shape[1] != size):
-            expected = f"each of {size} numbers" if size else "each a list of numbers"
+        given = pair[1] if len(pair) == 2 and isinstance(pair[0], str) and pair[0].strip() else None
+        steps = as_steps(list(zip(*given.values(), strict=False)) if isinstance(given, Mapping) else given)
+        names = [str(name) for name in given] if isinstance(given, Mapping) else columns
+        if steps is None or names != columns != [] or (columns and steps.shape[1] != len(columns)):
+            expected = f"each of {len(columns)} numbers" if columns else "each a list of numbers"
             raise DataError(f"example {number} is {example!r:.60}; expected a tuple (label, list of steps, {expected})")
-        if not size:
-            size = steps.shape[1]
-            writer.writerow(["sequence", "label", *range(1, size + 1)])
+        if not columns:
+            columns = names or [str(at) for at in range(1, steps.shape[1] + 1)]
+            writer.writerow(["sequence", "label", *columns])
         writer.writerows([number, pair[0], *row] for row in steps.tolist())
     return ExampleFile(".csv", out.getvalue(), "file")
 
