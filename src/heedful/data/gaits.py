@@ -57,7 +57,8 @@ def draw_gait(name: str, draw: np.random.Generator, frames: int | None = None) -
     joints[..., 2] += rise
     start, speed = draw.uniform(-10, 10, 3), np.array([draw.uniform(0.3, 1.5), 0, 0])
     moved = size * joints + start + (speed * time[:, None])[:, None]  # (frames, joints, 3)
-    return (moved + NOISE * draw.normal(size=moved.shape)).reshape(count, -1).astype(np.float32)
+    noisy: NDArray[np.float64] = moved + NOISE * draw.normal(size=moved.shape)
+    return noisy.reshape(count, -1).astype(np.float32)
 
 
 def make_gaits(split: int, count: int) -> list[tuple[str, Frames]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from heedful.nn.dropout import Dropout
@@ -57,7 +58,7 @@ class SeriesModel(ModelWithHead):
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """Of zeros, a series for each row: (rows, labels)."""
         vectors = self.head.weight.new_zeros(*target.shape, self.body.config.numeric_inputs)
-        return self(vectors, target.new_ones(target.shape, dtype=bool))
+        return self(vectors, torch.ones_like(target, dtype=torch.bool))
 
     if TYPE_CHECKING:
         __call__ = forward
