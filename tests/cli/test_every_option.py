@@ -42,6 +42,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "search": {"retrieval": "{run} 'cat sees'"},
     "reply": {"chat": "{run} {folder}/prompts.txt"},
     "forecast": {"forecasting": "{run} {folder}/series.csv"},
+    "classify-nodes": {"node_classification": "{run} {folder}/graphs.jsonl"},
     "classify-images": {"image_classification": "{run} {folder}/image.txt"},
     "classify-series": {"series_classification": "{run} {folder}/motion.csv"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
@@ -223,6 +224,7 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "series.csv").write_text(SERIES)
     (made / "motion.csv").write_text("x,y\n0,1\n1,2\n")
+    (made / "graphs.jsonl").write_text("".join(f"{line}\n" for line in example_of("node_classification").inputs))
     (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")
@@ -252,6 +254,7 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         "export",
         "inspect document",
         "inspect experts",
+        "inspect graph",
     }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
 
 

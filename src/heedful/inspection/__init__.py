@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
     from heedful.inspection.analyses.forecast import ForecastResult, forecast
+    from heedful.inspection.analyses.graph import GraphResult, graph
     from heedful.inspection.analyses.heads import HeadsResult, heads
+    from heedful.inspection.analyses.image import ImageResult, image
     from heedful.inspection.analyses.lens import LensResult, lens
     from heedful.inspection.analyses.patch import PatchResult, patch
     from heedful.inspection.analyses.positions import PositionsResult, positions
@@ -44,7 +46,9 @@ MODULES = {
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
     "ForecastResult": "heedful.inspection.analyses.forecast",
+    "GraphResult": "heedful.inspection.analyses.graph",
     "HeadsResult": "heedful.inspection.analyses.heads",
+    "ImageResult": "heedful.inspection.analyses.image",
     "LensResult": "heedful.inspection.analyses.lens",
     "PatchResult": "heedful.inspection.analyses.patch",
     "PositionsResult": "heedful.inspection.analyses.positions",
@@ -62,7 +66,9 @@ MODULES = {
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
     "forecast": "heedful.inspection.analyses.forecast",
+    "graph": "heedful.inspection.analyses.graph",
     "heads": "heedful.inspection.analyses.heads",
+    "image": "heedful.inspection.analyses.image",
     "lens": "heedful.inspection.analyses.lens",
     "patch": "heedful.inspection.analyses.patch",
     "positions": "heedful.inspection.analyses.positions",
@@ -82,7 +88,9 @@ __all__ = [
     "ExpertsResult",
     "Explanation",
     "ForecastResult",
+    "GraphResult",
     "HeadsResult",
+    "ImageResult",
     "LensResult",
     "PatchResult",
     "PositionsResult",
@@ -100,7 +108,9 @@ __all__ = [
     "experts",
     "explain",
     "forecast",
+    "graph",
     "heads",
+    "image",
     "lens",
     "patch",
     "positions",

@@ -32,6 +32,8 @@ TASKS = {
     "forecasting": "heedful.tasks.forecasting",
     "image_classification": "heedful.tasks.image_classification",
     "series_classification": "heedful.tasks.series_classification",
+    "captioning": "heedful.tasks.captioning",
+    "node_classification": "heedful.tasks.node_classification",
 }
 
 

@@ -111,7 +111,18 @@ class Area(NamedTuple):
     opacity: float = 0.2
 
 
-Mark = Heatmap | Label | Line | Polyline | Area
+class Picture(NamedTuple):
+    """An image."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    pixels: Tensor  # (height, width, 1 or 3), 0 to 255
+    tip: str
+
+
+Mark = Heatmap | Label | Line | Polyline | Area | Picture
 
 
 class Figure(NamedTuple):

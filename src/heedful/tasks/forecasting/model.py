@@ -137,7 +137,9 @@ class ForecastingModel(ModelWithHead):
     def read(self, hidden: Tensor) -> Tensor:
         """Hidden states (sequences, steps, inputs of the output layer), a sequence for each row, or each row and variable
         -> (rows, variables, steps x predicted steps, quantiles)."""
-        out: Tensor = self.head(self.dropout(hidden)).to(self.mean.dtype)  # (sequences, steps, together x predicted x quantiles)
+        out: Tensor = self.head(self.dropout(hidden)).to(
+            self.mean.dtype
+        )  # (sequences, steps, together x predicted x quantiles)
         out = out.unflatten(-1, (self.together, -1, self.outputs)).transpose(1, 2)  # (sequences, together, steps, …)
         return out.reshape(-1, self.variables, out.shape[2] * out.shape[3], self.outputs)
 
