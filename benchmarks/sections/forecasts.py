@@ -20,9 +20,9 @@ def forecasting() -> str:
     better, most = sum(own < ridge for own, ridge in ours), max(own / ridge - 1 for own, ridge in ours)
     return (
         "## Forecasting\n\nMean squared and mean absolute error of standardized values, over all variables and all windows of "
-        "test; of published figures the squared error. On ETTh1, ours is a ridge map of the window and an encoder of patches that "
-        "is trained on what the map leaves, on exchange rates an encoder that starts from persistence; checkpoints, penalties and "
-        f"look-back are selected on valid. Below ridge alone in {better} of {len(ours)} cases and at most {most:.1%} above it: "
+        "test; of published figures the squared error. On ETTh1, ours is a ridge map of the window and an encoder of patches "
+        "that is trained on what the map leaves, on exchange rates an encoder that starts from persistence; checkpoints, "
+        f"penalties and look-back are selected on valid. Below ridge alone in {better} of {len(ours)} cases and at most {most:.1%} above it: "
         "linear forecasts are hard to improve on this data. One seed, one core. "
         f"{found['machine']['machine']}, torch {found['machine']['torch']}, {found['date']}.\n"
         f"\n`python benchmarks/forecasting.py`\n\n{table(['recipe', 'windows', *MODELS], rows)}\n{choice(found)}"
@@ -38,6 +38,6 @@ def choice(found: dict[str, object]) -> str:
         f"{rate}: {', '.join(f'{share:.3f}' for share in several)}" for rate, several in chosen["shares"].items()
     )
     return (
-        f"\nThe learning rate of `{chosen['recipe']}` is the best of three rolling origins within its training rows; squared error "
-        f"on the rows after valid, as a share of persistence: {shares} (`python benchmarks/forecasting.py --choose`).\n"
+        f"\nThe learning rate of `{chosen['recipe']}` is the best of three rolling origins within its training rows; squared "
+        f"error on the rows after valid, as a share of persistence: {shares} (`python benchmarks/forecasting.py --choose`).\n"
     )

@@ -6,8 +6,8 @@
 The encoder of family `mixed`, for tasks that label a text or its tokens. With "lstm" layers it is a bidirectional LSTM. With
 `characters`, the spelling of each word is part of its embedding (Ma and Hovy, 2016): a convolution over its UTF-8 bytes, and
 the maximum over time; so words outside the vocabulary differ as well. With `features`, the inputs are vectors of numbers, and
-a linear map takes the place of the embedding. `structure` limits which tokens attend to which. With `causal`, no position reads a
-later one.
+a linear map takes the place of the embedding. `structure` limits which tokens attend to which. With `causal`, no position reads
+a later one.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ class EncoderConfig(FamilyConfig):
     @property
     def mixes_otherwise(self) -> str | None:
         """The first kind of layer to which the structure of attention does not apply; None: there is none."""
+        if self.causal and self.layers:
+            return f"causal {self.layers[0]}"
         return next((kind for kind in self.layers if not SEQUENCE_LAYERS[kind].takes_structure()), None)
 
     @property

@@ -137,11 +137,9 @@ class ForecastingModel(ModelWithHead):
     def read(self, hidden: Tensor) -> Tensor:
         """Hidden states (sequences, steps, inputs of the output layer), a sequence for each row, or each row and variable
         -> (rows, variables, steps x predicted steps, quantiles)."""
-        out: Tensor = self.head(self.dropout(hidden)).to(
-            self.mean.dtype
-        )  # (sequences, steps, together x predicted x quantiles)
-        out = out.unflatten(-1, (self.together, -1, self.outputs)).transpose(1, 2)  # (sequences, together, steps, …)
-        return out.reshape(-1, self.variables, out.shape[2] * out.shape[3], self.outputs)
+        out = self.head(self.dropout(hidden)).to(self.mean.dtype)  # (sequences, steps, together x predicted x quantiles)
+        parts: Tensor = out.view(*out.shape[:2], self.together, -1, self.outputs).transpose(1, 2)  # (…, together, steps, …)
+        return parts.reshape(-1, self.variables, parts.shape[2] * parts.shape[3], self.outputs)
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """Forecasts of empty windows, one for each row: (rows, horizon, variables x quantiles)."""
