@@ -22,8 +22,8 @@ def forecasting() -> str:
         "## Forecasting\n\nMean squared and mean absolute error of standardized values, over all variables and all windows of "
         "test; of published figures the squared error. On ETTh1, ours is a ridge map of the window and an encoder of patches "
         "that is trained on what the map leaves, on exchange rates an encoder that starts from persistence; checkpoints, "
-        f"penalties and look-back are selected on valid. Below ridge alone in {better} of {len(ours)} cases and at most {most:.1%} above it: "
-        "linear forecasts are hard to improve on this data. One seed, one core. "
+        f"penalties and look-back are selected on valid. Below ridge alone in {better} of {len(ours)} cases and at most "
+        f"{most:.1%} above it: linear forecasts are hard to improve on this data. One seed, one core. "
         f"{found['machine']['machine']}, torch {found['machine']['torch']}, {found['date']}.\n"
         f"\n`python benchmarks/forecasting.py`\n\n{table(['recipe', 'windows', *MODELS], rows)}\n{choice(found)}"
     )

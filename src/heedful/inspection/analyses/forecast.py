@@ -29,7 +29,8 @@ class ForecastResult(Result):
 
     >>> days = [f"2024-01-{day:02}" for day in range(1, 9)]
     >>> table = {"date": days, "load": [3, 1, 2, 3, 1, 2, 3, 1], "wind": [0] * 8}
-    >>> result = heedful.inspection.forecast(heedful.load(forecasting_run), table, holdout=True)
+    >>> forecast = heedful.Forecaster.load(forecasting_run).forecast(table, holdout=True)
+    >>> result = heedful.inspection.ForecastResult(forecast)
     >>> result.forecast.times, result.errors["persistence"] >= 0
     (['2024-01-07', '2024-01-08'], True)
     """
@@ -111,11 +112,11 @@ class ForecastResult(Result):
         return Curve(one.variables[at], history, column(one.values), bands, baselines, column(one.truth))
 
 
-def forecast(predictor: Predictor, text: Any, *, holdout: bool = False) -> ForecastResult:
-    """The steps after a table, with their history and baselines. text: the table, comma-separated or as columns; holdout:
-    forecast its last rows instead, from those before them, and compare with their values.
+def forecast(predictor: Predictor, text: str, *, holdout: bool = False) -> ForecastResult:
+    """The steps after a table, with their history and baselines. text: the table, comma-separated, or a JSON object with a list
+    for each column; holdout: forecast its last rows instead, from those before them, and compare with their values.
 
-    >>> table = {"date": ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"], "load": [1, 2, 3, 1], "wind": [0, 1, 0, 1]}
+    >>> table = "date,load,wind\\n2024-01-01,1,0\\n2024-01-02,2,1\\n2024-01-03,3,0\\n2024-01-04,1,1\\n"
     >>> heedful.inspection.forecast(heedful.load(forecasting_run), table).title
     'Forecast of 2 steps from 2024-01-05'
     """
