@@ -126,7 +126,7 @@ EXAMPLES = {
 }
 DAYS = [date.fromordinal(738_000 + day).isoformat() for day in range(60)]
 SERIES = "date,load,wind\n" + "".join(f"{day},{at % 3},{at % 2}\n" for at, day in enumerate(DAYS))
-TABLES = [{"date": DAYS[at : at + 5], "load": [at, 1, 2, 0, 1], "wind": [0, 1, 0, 1, at]} for at in range(3)]
+TABLES = [{"date": DAYS[at : at + 6], "load": [at, 1, 2, 0, 1, 2], "wind": [0, 1, 0, 1, 0, at]} for at in range(3)]
 EXAMPLES["series"] = DataExample(
     {"series.csv": SERIES, "test-series.csv": SERIES},
     {
@@ -221,6 +221,21 @@ EXAMPLES["images"] = DataExample(
     ]
     * 4,
 )
+MOTIONS = "sequence,label,x,y\n" + "".join(
+    f"{at},{'yes' if at % 2 else 'no'},{step * (at % 2)},{step}\n" for at in range(16) for step in range(3 + at % 3)
+)
+EXAMPLES["labeled_series"] = DataExample(
+    {"motions.csv": MOTIONS},
+    {
+        "form": "labeled_series",
+        **{split: {"file": "{folder}/motions.csv"} for split in ("train", "valid", "test")},
+        "batch": 4,
+    },
+    {"family": "encoder", "dim": 16, "layers": ["self-attention"], "heads": 2, "features": 2},
+    {},
+    ('{"x": [0, 1, 2], "y": [0, 1, 2]}', '{"x": [5, 5], "y": [3, 4]}', '{"x": [1], "y": [1]}'),
+    [("yes", {"x": [0, 1, 2], "y": [0, 1, 2]}), ("no", {"x": [0, 0], "y": [0, 1]})] * 4,
+)
 EXAMPLES["captions"] = DataExample(
     {
         "captions.csv": "path,caption\n" + "red.ppm,a red one\ngreen.ppm,green\ndark.ppm,a dark red one\nlight.ppm,green\n" * 4,
@@ -297,6 +312,7 @@ OPTION_VALUES = {
     "stop": ["the"],
     "pooling": ["cls"],
     "match": ["questions"],
+    "picture": ["{folder}/curve.svg"],
     "nodes": ["{folder}/nodes.csv", "--edges", "{folder}/edges.csv"],
     "edges": ["{folder}/edges.csv", "--nodes", "{folder}/nodes.csv"],
     "desired": ["4"],

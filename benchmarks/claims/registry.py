@@ -10,10 +10,12 @@ from claims import (
     chatting,
     deciding,
     documents,
+    forecasting,
     language,
     layers,
     lengths,
     masking,
+    motions,
     negating,
     refining,
     retrieving,
@@ -142,6 +144,24 @@ CLAIMS: dict[str, Claim] = {
         "utterance has the largest weight in 80% (means of three seeds)",
         "Xing 2018",
         chatting.two_turns_back_claim,
+    ),
+    "sines": Claim(
+        "two sines with a trend and noise, one step ahead: squared error at most 10% of persistence for an encoder, a causal "
+        "decoder and an encoder-decoder",
+        "time-series Transformer",
+        forecasting.sines,
+    ),
+    "brownian": Claim(
+        "Brownian motion in three dimensions, one step ahead: squared error within 3% of the variance of a step, and not below "
+        "it by 2 standard errors, for an encoder, a causal decoder and an encoder-decoder",
+        "time-series Transformer",
+        forecasting.brownian,
+    ),
+    "gaits": Claim(
+        "five gaits of moving joints: 95% of the labels right for unseen motions, for motions five times as long as those of "
+        "training, and from start positions a hundred times as far",
+        "motion classification",
+        motions.gaits,
     ),
     "captions": Claim(
         "scenes of one to three shapes whose combination of color, shape, number and relation is not in the training data: 95% "

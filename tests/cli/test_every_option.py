@@ -47,6 +47,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "classify-images": {"image_classification": "{run} {folder}/image.txt"},
     "caption": {"captioning": "{run} {folder}/image.txt"},
     "inspect image": {"captioning": f"{{run}} {example_of('captioning').inputs[0]}"},
+    "classify-series": {"series_classification": "{run} {folder}/motion.csv"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -115,6 +116,7 @@ VALUES: dict[str, str | None] = {
     "output": "{out}/output.txt",
     "other": "w4 w5 w6",
     "picture": "{out}/picture.svg",
+    "holdout": None,
     "pooling": "cls",
     "position": "1",
     "precision": "bf16",
@@ -234,6 +236,7 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "series.csv").write_text(SERIES)
     for name, content in example_of("node_classification").files.items():
         (made / name).write_text(content)
+    (made / "motion.csv").write_text("x,y\n0,1\n1,2\n")
     (made / "graphs.jsonl").write_text("".join(f"{line}\n" for line in example_of("node_classification").inputs))
     (made / "histories.txt").write_text(example_of("decisions").inputs[0] + "\n")
     (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")

@@ -189,6 +189,7 @@ def test_the_table_has_every_analysis() -> None:
         "alignment",
         "cost",
         "experts",
+        "forecast",  # heed forecast --picture
         "heads",
         "positions",
         "pruning_curve",

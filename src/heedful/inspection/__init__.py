@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.document import DocumentResult, document
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
+    from heedful.inspection.analyses.forecast import ForecastResult, forecast
     from heedful.inspection.analyses.graph import GraphResult, graph
     from heedful.inspection.analyses.heads import HeadsResult, heads
     from heedful.inspection.analyses.image import ImageResult, image
@@ -45,6 +46,7 @@ MODULES = {
     "DocumentResult": "heedful.inspection.analyses.document",
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
+    "ForecastResult": "heedful.inspection.analyses.forecast",
     "GraphResult": "heedful.inspection.analyses.graph",
     "HeadsResult": "heedful.inspection.analyses.heads",
     "ImageResult": "heedful.inspection.analyses.image",
@@ -65,6 +67,7 @@ MODULES = {
     "document": "heedful.inspection.analyses.document",
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
+    "forecast": "heedful.inspection.analyses.forecast",
     "graph": "heedful.inspection.analyses.graph",
     "heads": "heedful.inspection.analyses.heads",
     "image": "heedful.inspection.analyses.image",
@@ -87,6 +90,7 @@ __all__ = [
     "DocumentResult",
     "ExpertsResult",
     "Explanation",
+    "ForecastResult",
     "GraphResult",
     "HeadsResult",
     "ImageResult",
@@ -107,6 +111,7 @@ __all__ = [
     "document",
     "experts",
     "explain",
+    "forecast",
     "graph",
     "heads",
     "image",

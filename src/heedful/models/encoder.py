@@ -6,7 +6,8 @@
 The encoder of family `mixed`, for tasks that label a text or its tokens. With "lstm" layers it is a bidirectional LSTM. With
 `characters`, the spelling of each word is part of its embedding (Ma and Hovy, 2016): a convolution over its UTF-8 bytes, and
 the maximum over time; so words outside the vocabulary differ as well. With `features`, the inputs are vectors of numbers, and
-a linear map takes the place of the embedding. `structure` limits which tokens attend to which.
+a linear map takes the place of the embedding. `structure` limits which tokens attend to which. With `causal`, no position reads
+a later one.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class EncoderConfig(FamilyConfig):
     """Hidden size of feed-forward layers; 0: none."""
     norm: Literal["post", "pre"] = "pre"
     """Layer normalization after or before each sub-layer."""
+    causal: bool = False
+    """Every position reads itself and the positions before it only, as in a decoder-only model."""
     position: Literal["none", "sinusoidal", "learned"] = "none"
     """Positional encoding."""
     max_positions: Size = 1024
@@ -90,6 +93,8 @@ class EncoderConfig(FamilyConfig):
     @property
     def mixes_otherwise(self) -> str | None:
         """The first kind of layer to which the structure of attention does not apply; None: there is none."""
+        if self.causal and self.layers:
+            return f"causal {self.layers[0]}"
         return next((kind for kind in self.layers if not SEQUENCE_LAYERS[kind].takes_structure()), None)
 
     @property
@@ -100,19 +105,13 @@ class EncoderConfig(FamilyConfig):
     def size(self) -> LayerSize:
         used = {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
         heads = self.heads if "heads" in used else 1
-        return LayerSize(
-            dim=self.dim,
-            heads=heads,
-            window=self.window,
-            kernel=self.kernel,
-            dilation=self.dilation,
-            recurrent_norm=self.recurrent_norm,
-        )
+        options = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
+        return LayerSize(dim=self.dim, heads=heads, causal=self.causal, recurrent_norm=self.recurrent_norm, **options)
 
     @model_validator(mode="after")
     def _fits_together(self) -> EncoderConfig:
         problems, used = [], {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
-        if self.dim % 2:
+        if self.dim % 2 and not self.causal:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number: one half per direction"))
         if "heads" in used and self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
@@ -213,7 +212,7 @@ class Encoder(EncoderModel):
             nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         self.spelling = Spelling(config.characters) if config.characters else None
         self.join = linear(config.dim + config.characters, config.dim) if config.characters else None
-        size = PositionSize(config.dim, 1, config.dim, limit=config.max_positions, clip=0, reads_ahead=True)
+        size = PositionSize(config.dim, 1, config.dim, limit=config.max_positions, clip=0, reads_ahead=not config.causal)
         self.position = POSITIONS[config.position](size)
         self.structure = make_structure(config.structure)
         self.dropout, self.word_dropout = Dropout(config.dropout), Dropout(config.word_dropout)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.drawing.figure import Figure, Heatmap, Label, Line, Picture, Polyline, color
+from heedful.inspection.drawing.figure import Area, Figure, Heatmap, Label, Line, Picture, Polyline, color
 from heedful.inspection.drawing.svg import as_svg
 from heedful.storage.writing import output_bytes
 
@@ -56,8 +56,12 @@ def plot(figure: Figure, format: str) -> bytes:
             elif isinstance(mark, Picture):
                 draw_colors(axes, mark, mark.pixels.expand(-1, -1, 3).tolist(), order)
             elif isinstance(mark, Polyline):
+                style: Any = (0, (5 / mark.width, 3 / mark.width)) if mark.dashed else "-"  # in widths of the line
                 points = zip(*mark.points, strict=True)
-                axes.plot(*points, color=mark.color, linewidth=0.75 * mark.width, zorder=order)
+                axes.plot(*points, color=mark.color, linewidth=0.75 * mark.width, linestyle=style, zorder=order)
+            elif isinstance(mark, Area):
+                points = zip(*mark.points, strict=True)
+                axes.fill(*points, color=mark.color, alpha=mark.opacity, linewidth=0, zorder=order)
             else:
                 draw_line(axes, mark, order)
         content = io.BytesIO()

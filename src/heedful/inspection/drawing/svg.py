@@ -21,6 +21,7 @@ from heedful.inspection.drawing.figure import (
     FAINT,
     INK,
     QUIET,
+    Area,
     Figure,
     Heatmap,
     Label,
@@ -33,6 +34,7 @@ from heedful.inspection.drawing.figure import (
 from heedful.inspection.drawing.markup import escape
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
+DASHES = ' stroke-dasharray="5 3"'
 MIN_WIDTH_SHARE = 0.82  # of its width, to which a page may shrink a figure
 THEMED = {INK: "var(--ink)", QUIET: "var(--quiet)", ACCENT: "var(--accent)", FAINT: "var(--line)"}
 
@@ -71,7 +73,11 @@ def mark_to_svg(mark: Mark) -> str:
         return f'<path {path} fill="none" {stroke}><title>{escape(mark.tip)}</title></path>'
     if isinstance(mark, Polyline):
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in mark.points)
-        return f'<path d="M{path}" fill="none" stroke="{mark.color}" stroke-width="{mark.width:g}" stroke-linejoin="round"/>'
+        stroke = f'stroke="{mark.color}" stroke-width="{mark.width:g}"{DASHES * mark.dashed}'
+        return f'<path d="M{path}" fill="none" {stroke} stroke-linejoin="round"/>'
+    if isinstance(mark, Area):
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in mark.points)
+        return f'<path d="M{path}Z" fill="{mark.color}" fill-opacity="{mark.opacity:g}"/>'
     if isinstance(mark, Picture):
         return embedded(mark, encode_png(mark.pixels.numpy().astype(np.uint8)), mark.tip)
     return thumbnail(mark) if mark.names is None else matrix(mark)

@@ -88,19 +88,24 @@ class Captioner(Predictor):
         return self.caption_chunks(chunk_lines(texts), self.search_config_from(search))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Caption]:
-        return self.caption_chunks(chunks, config)
+        return self.caption_chunks(chunks, config, first)
 
-    def caption_chunks(self, chunks: Iterable[Sequence[Image]], config: SearchConfig) -> Iterator[Caption]:
+    def caption_chunks(self, chunks: Iterable[Sequence[Image]], config: SearchConfig, first: int = 1) -> Iterator[Caption]:
         """The captions of images that arrive in chunks, each chunk before the next is read."""
         form = self.images.form
 
         def read(image: Image, number: int) -> NamedImage:
             return self.read(image, f"example {number}", form)
 
-        for first, images in checked_chunks(chunks, read):
-            found = caption_images(self.system, [image.pixels for image in images], config, first=first - 1)
+        for start, images in checked_chunks(chunks, read, first):
+            found = caption_images(self.system, [image.pixels for image in images], config, first=start - 1)
             yield from (Caption(image.name, candidates) for image, candidates in zip(images, found, strict=True))
 
     def decoder(self) -> ImageDecoder:

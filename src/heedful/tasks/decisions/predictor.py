@@ -170,13 +170,18 @@ class DecisionMaker(Predictor):
         return self.decide_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Decision]:
-        return self.decide_chunks(chunks)
+        return self.decide_chunks(chunks, first)
 
-    def decide_chunks(self, chunks: Iterable[Sequence[Input]]) -> Iterator[Decision]:
+    def decide_chunks(self, chunks: Iterable[Sequence[Input]], first: int = 1) -> Iterator[Decision]:
         policy = self.policy
-        for _, histories in checked_chunks(chunks, partial(self.read_input, policy.data)):
+        for _, histories in checked_chunks(chunks, partial(self.read_input, policy.data), first):
             for history in histories:
                 row = policy.probabilities(self.encode_history(policy.data, history))[0]
                 probabilities = dict(zip(policy.data.actions, row.tolist(), strict=True))

@@ -98,15 +98,23 @@ class NodeClassifier(Predictor):
             raise ConfigError("given both --nodes and a file of graphs, expected one of them")
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[NodePrediction]:
         if options.nodes is None:
-            return self.predict_graphs([line for line in chunk if line.strip()] for chunk in chunks)
+            return self.predict_graphs(chunks, first)
         edges = None if options.edges is None else find_path(str(options.edges))
         return self.classify(read_tables(self.run.data.undivided(), find_path(str(options.nodes)), edges))
 
-    def predict_graphs(self, chunks: Iterable[Sequence[Input]]) -> Iterator[NodePrediction]:
-        for _, graphs in checked_chunks(chunks, self.read_input):
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return ([line for line in chunk if line.strip()] for chunk in chunks)
+
+    def predict_graphs(self, chunks: Iterable[Sequence[Input]], first: int = 1) -> Iterator[NodePrediction]:
+        for _, graphs in checked_chunks(chunks, self.read_input, first):
             yield from self.classify(graphs)
 
     def read_input(self, given: Input, number: int) -> Graph:
