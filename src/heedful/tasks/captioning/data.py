@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.data.augment import AugmentConfig, augment
+from heedful.data.augment import AugmentConfig, augment, epoch_draws
 from heedful.data.captions import CaptionsConfig, find_reader
 from heedful.data.image_files import ImageFormat, Pixels
 from heedful.data.image_splits import ImageSplitFiles, findings_of
@@ -152,7 +152,9 @@ class CaptionData:
         """The pixels of training images, changed at random: (images, height, width, channels)."""
         config: AugmentConfig = self.data.augment
         rows = images.rows[chosen]
-        return augment(images.pixels[rows], rows, config, seed=self.seed, epoch=epoch)
+        if not config.changes_images:
+            return images.pixels[rows]
+        return augment(images.pixels[rows], epoch_draws(self.seed, epoch, len(images.pixels))[rows], config)
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
         """A usage example and the limits of the model, for its card."""
