@@ -83,7 +83,8 @@ def make_images(size: Size, images: int) -> ImageSet:
 
 def make_trainer(run: Run, size: Size, images: ImageSet, folder: Path) -> Trainer:
     """Our model, task and optimizer on random images."""
-    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), run.task.labels, [])
+    task_config: Any = run.task
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), task_config.labels, [])
     model = build.make_model(run, len(tokenizer), len(tokenizer)).to(DEVICE)
     task = build.make_task(run, model, (tokenizer, tokenizer), ImageSplits(images, images))
     if run.training.compile:

@@ -97,6 +97,9 @@ OTHER_CHOICES: list[dict[str, Any]] = [
     *({"layers": (kind,)} for kind in SEQUENCE_LAYERS),
     {"layers": ("lstm", "self-attention"), "feed_forward": 24, "position": "learned", "max_positions": 16},
     {"patch_position": "sinusoidal", "decoder_layers": 1, "tie": "none"},
+    *({"norm": "layer"} | changes for changes in ({}, {"cell": "lstm"}, {"cell": "gru"}, {"feed": False})),
+    *({"recurrent_norm": "layer", "layers": (kind,)} for kind in ("lstm", "gru")),
+    {"recurrent_norm": "layer", "encoder": ("lstm", "gru"), "decoder": ("gru", "lstm")},
 ]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from workshop import heed, reversed_pairs
 
 from heedful.config.toml import write_toml
+from heedful.data.gridworld import draw_episodes, name_of
 from heedful.tasks import TASKS, find_command, find_task
 from heedful.tasks.commands import Option
 
@@ -157,6 +158,36 @@ EXAMPLES["dialogues"] = DataExample(
     [["the cat", "cat sees"], ("the dog", "dog runs", "a cow", "cow eats")] * 10,
 )
 
+GRID_EPISODES = draw_episodes(0, "train", 12)
+GRID_STEPS = [
+    {"episode": number, "step": step, "cell": name_of(cell), "action": action, "reward": reward}
+    for number, episode in enumerate(GRID_EPISODES)
+    for step, (cell, action, reward) in enumerate(zip(*episode, strict=True))
+]
+GRID_COLUMNS = "episode,step,cell,action,reward\n" + "".join(",".join(map(str, one.values())) + "\n" for one in GRID_STEPS)
+HISTORIES = [
+    {"desired": 9, "states": ["a1"]},
+    {"desired": 2.5, "states": ["a1", "a2"], "actions": ["down"], "rewards": [-0.2]},
+    {"states": ["e1", "e1"], "actions": ["up"], "rewards": [-0.2], "desired": -3},
+]
+EXAMPLES["trajectories"] = DataExample(
+    {"episodes.csv": GRID_COLUMNS, "test-episodes.csv": GRID_COLUMNS},
+    {
+        "form": "trajectories",
+        "train": {"file": "{folder}/episodes.csv"},
+        "valid": {"file": "{folder}/episodes.csv"},
+        "test": {"file": "{folder}/test-episodes.csv"},
+        "states": ["cell"],
+        "categorical": ["cell"],
+        "world": 0,
+        "batch": 8,
+    },
+    GPT | {"inputs": "vectors"},
+    {},
+    tuple(map(json.dumps, HISTORIES)),
+    list(GRID_STEPS),
+)
+
 
 def plain_image(red: int, green: int) -> str:
     """An image of 4 x 4 pixels of one color, in a format that is plain text."""
@@ -284,6 +315,7 @@ OPTION_VALUES = {
     "picture": ["{folder}/curve.svg"],
     "nodes": ["{folder}/nodes.csv", "--edges", "{folder}/edges.csv"],
     "edges": ["{folder}/edges.csv", "--nodes", "{folder}/nodes.csv"],
+    "desired": ["4"],
 }
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heedful.tasks.captioning.predictor import Captioner
     from heedful.tasks.chat.predictor import ChatBot
     from heedful.tasks.classification.predictor import Classifier
+    from heedful.tasks.decisions.predictor import DecisionMaker
     from heedful.tasks.embedding.predictor import Embedder
     from heedful.tasks.forecasting.predictor import Forecaster
     from heedful.tasks.language.predictor import TextGenerator
@@ -39,6 +40,7 @@ MODULES = {  # name -> module that defines it
     "Captioner": "heedful.tasks.captioning.predictor",
     "ChatBot": "heedful.tasks.chat.predictor",
     "Classifier": "heedful.tasks.classification.predictor",
+    "DecisionMaker": "heedful.tasks.decisions.predictor",
     "Embedder": "heedful.tasks.embedding.predictor",
     "Forecaster": "heedful.tasks.forecasting.predictor",
     "HeedfulError": "heedful.errors",
@@ -66,6 +68,7 @@ __all__ = [
     "Captioner",
     "ChatBot",
     "Classifier",
+    "DecisionMaker",
     "Embedder",
     "Forecaster",
     "HeedfulError",

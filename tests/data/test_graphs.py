@@ -78,7 +78,10 @@ def test_tables_with_a_column_of_graphs_have_several(tmp_path: Path) -> None:
 def test_one_graph_has_the_nodes_of_all_splits(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("node,label,part\na,yes,train\nb,no,valid\nc,,\nd,no,test\n")
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
-    given = {"form": "graphs", "train": {"nodes": str(tmp_path / "nodes.csv"), "edges": str(tmp_path / "edges.csv")}}
+    given: dict[str, Any] = {
+        "form": "graphs",
+        "train": {"nodes": str(tmp_path / "nodes.csv"), "edges": str(tmp_path / "edges.csv")},
+    }
     data = GraphsConfig(**given, split_column="part")
     for split in ("train", "valid", "test"):
         (graph,) = read_graphs(data, split)

@@ -31,7 +31,8 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {  # file, options, message
 
 
 def structure(path: Path, **options: Any) -> StructureConfig:
-    return StructureConfig(**({"kind": "matrix", "file": str(path), "positions": 3} | options))
+    given: dict[str, Any] = {"kind": "matrix", "file": str(path), "positions": 3}
+    return StructureConfig(**(given | options))
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -70,7 +71,7 @@ def test_a_run_reads_the_matrix_once_and_keeps_it(tmp_path: Path, capsys: pytest
     mask = (np.arange(16)[:, None] - np.arange(16) >= 0).astype(np.float32)
     np.save(file, mask)
     model = f'{{family="bert", dim=16, layers=1, heads=2, structure={{kind="matrix", file="{file}", positions=16}}}}'
-    options = ["train", recipe, f"model={model}", "data.max_length=16"]
+    options: list[str | Path] = ["train", recipe, f"model={model}", "data.max_length=16"]
     assert heed(*options, "training.steps=2", "--run", tmp_path / "run") == 0
     np.save(file, np.ones((16, 16)))
     assert heed(*options, "training.steps=4", "--run", tmp_path / "run") == 3

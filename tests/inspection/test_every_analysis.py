@@ -193,6 +193,7 @@ def test_the_table_has_every_analysis() -> None:
         "heads",
         "positions",
         "pruning_curve",
+        "returns",
     }
 
 

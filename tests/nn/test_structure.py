@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -20,7 +20,8 @@ from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.attention import AttentionBias, SelfAttention
 from heedful.nn.hooks import record
 from heedful.nn.pooling import POOLINGS
-from heedful.nn.structure import MatrixStructure, Structure, StructureConfig, join, make_structure, tabulate
+from heedful.nn.precision import with_precision
+from heedful.nn.structure import FunctionStructure, MatrixStructure, StructureConfig, join, make_structure, tabulate
 
 TIME, COLUMNS = 12, 4
 PLACES = torch.arange(TIME)[None]
@@ -42,11 +43,11 @@ BY_HAND: dict[str, Callable[[int, int], bool | float]] = {  # i, j -> mask or bi
 
 def tiny(family: str, structure: dict[str, Any] | None = None, layers: int = 2) -> Any:
     torch.manual_seed(3)
-    chosen = {"structure": structure} if structure else {}
+    chosen: dict[str, Any] = {"structure": structure} if structure else {}
     if family == "bert":
         return perturb(Bert(BertConfig(dim=16, layers=layers, heads=2, position="none", **chosen), VOCAB)).eval()
-    kinds = ("self-attention",) * layers
-    return perturb(Encoder(EncoderConfig(dim=16, layers=kinds, heads=2, feed_forward=32, **chosen), VOCAB)).eval()
+    chosen["layers"] = ("self-attention",) * layers
+    return perturb(Encoder(EncoderConfig(dim=16, heads=2, feed_forward=32, **chosen), VOCAB)).eval()
 
 
 def reach(model: Any, time: int = TIME) -> Tensor:
@@ -140,14 +141,14 @@ def test_the_encoder_of_a_transformer_has_the_structure_too(layers: int) -> None
     options: dict[str, Any] = {"dim": 16, "layers": layers, "heads": 2, "feed_forward": 32, "position": "none"}
     structure = StructureConfig(kind="window", radius=2)
     model = perturb(Transformer(TransformerConfig(structure=structure, **options), VOCAB, VOCAB)).eval()
-    source, states = torch.randint(VOCAB, (1, TIME)), model.encoder[-1].out
-    with record(model, model.path_of(states)) as recorded:
+    source, states = torch.randint(VOCAB, (1, TIME)), f"encoder.{layers - 1}.out"
+    with record(model, states) as recorded:
         model.start(source, None, room=0)
-    before = recorded[model.path_of(states)]
+    before = recorded[states]
     source[0, 0] = (source[0, 0] + 1) % VOCAB
-    with record(model, model.path_of(states)) as recorded:
+    with record(model, states) as recorded:
         model.start(source, None, room=0)
-    changed = (recorded[model.path_of(states)] - before).abs().sum(-1)[0] > 0
+    changed = (recorded[states] - before).abs().sum(-1)[0] > 0
     assert changed.tolist() == [at <= 2 * layers for at in range(TIME)]
     (problem,) = TransformerConfig(structure=StructureConfig(kind="edges", file="a.csv", positions=4), **options).problems_with(
         shared=True, source=5, target=9
@@ -157,10 +158,10 @@ def test_the_encoder_of_a_transformer_has_the_structure_too(layers: int) -> None
 
 def test_any_function_of_positions_is_a_structure() -> None:
     model = tiny("encoder", layers=1)
-    model.structure = Structure(lambda i, j: (i - j) % 3 == 0)
+    model.structure = FunctionStructure(lambda i, j: (i - j) % 3 == 0)
     assert torch.equal(reach(model), tabulate(lambda i, j: (i - j) % 3 == 0, TIME))
     with pytest.raises(ConfigError, match=r"returned torch\.int64; expected bool, a mask, or floating point"):
-        Structure(lambda i, j: i - j)(PLACES, PLACES)
+        FunctionStructure(lambda i, j: i - j)(PLACES, PLACES)
 
 
 def test_attention_without_positions_is_equivariant_and_a_structure_of_positions_is_not() -> None:
@@ -172,6 +173,15 @@ def test_attention_without_positions_is_equivariant_and_a_structure_of_positions
         assert float((near.encode(tokens[:, order]) - near.encode(tokens)[:, order]).abs().max()) > 1e-3
 
 
+@pytest.mark.parametrize("family", ["bert", "encoder"])
+@torch.no_grad()
+def test_a_copy_in_half_precision_has_about_the_same_states(family: str) -> None:
+    tokens = torch.randint(VOCAB, (1, TIME), generator=torch.Generator().manual_seed(4))
+    model = tiny(family, {"kind": "distance", "slope": 0.5})
+    half = with_precision(model, "bf16", torch.device("cpu"))
+    assert_close(half.encode(tokens).float(), model.encode(tokens), atol=0.1, rtol=0.1)
+
+
 @pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
 @torch.no_grad()
 def test_the_pooled_states_of_a_set_do_not_depend_on_its_order(pooling: str) -> None:
@@ -179,7 +189,8 @@ def test_the_pooled_states_of_a_set_do_not_depend_on_its_order(pooling: str) -> 
     tokens = torch.randint(VOCAB, (1, TIME), generator=torch.Generator().manual_seed(9))
     torch.manual_seed(10)
     pool: Any = POOLINGS[pooling](16)
-    for position, invariant in (("none", True), ("sinusoidal", False)):
+    cases: list[tuple[Literal["none", "sinusoidal"], bool]] = [("none", True), ("sinusoidal", False)]
+    for position, invariant in cases:
         model = Encoder(EncoderConfig(dim=16, layers=("self-attention",) * 2, heads=2, position=position), VOCAB).eval()
         first, second = (pool(model.encode(one), None) for one in (tokens, tokens[:, order]))
         change = float((first - second).abs().max())

@@ -325,7 +325,7 @@ def make_graph(data: GraphsConfig, place: str, rows: Sequence[NodeRow], edges: I
             hint="divide it into smaller graphs, or set a larger data.max_nodes: memory grows with its square",
         )
     places: dict[str, tuple[int, str]] = {}
-    nodes = []
+    nodes: list[Node] = []
     for where, values in rows:
         name = values[data.node]
         if not name:

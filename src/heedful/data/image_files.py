@@ -1,6 +1,7 @@
 """Decode an image file into pixels, (height, width, channels), one byte each, or say in one sentence why it cannot be used.
 
-    not an image, truncated, a decompression bomb (few bytes that decode to very many pixels), more than 8 bits per channel
+    not an image, truncated, a decompression bomb (few bytes that decode to very many pixels), more than 8 bits per channel,
+    several frames, as of an animated GIF
     grayscale where color is expected, or transparent          converted with data.convert_channels
     another size                                               resized with data.resize
 
@@ -95,9 +96,12 @@ def decode_image(raw: bytes, form: ImageFormat) -> Pixels:
             f"has {width} x {height} pixels in a file of {len(raw):,} bytes; expected at most {MAX_PIXELS:,} pixels"
         )
     try:
+        frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)  # MPO: a photograph with previews
         image.load()
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
         raise UnusableImage(f"is truncated or damaged ({error}); expected a complete image file") from error
+    if frames > 1:
+        raise UnusableImage(f"has {frames} frames; expected a single image")
     return fit_image(image, form)
 
 

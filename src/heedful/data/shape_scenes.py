@@ -172,7 +172,7 @@ def jitter(y: float, x: float, draw: np.random.Generator) -> tuple[float, float]
 def paint(scene: Scene, form: ImageFormat, draw: np.random.Generator) -> Pixels:
     pixels = draw_background(form, draw)
     for one in scene.shapes:
-        pixels[mask_of(one, form)] = np.clip(np.array(COLORS[one.color]) + draw.integers(-JITTER, JITTER + 1, 3), 0, 255)
+        pixels[mask_of(one, form)] = (np.array(COLORS[one.color]) + draw.integers(-JITTER, JITTER + 1, 3)).clip(0, 255)
     return pixels.astype(np.uint8)
 
 

@@ -31,7 +31,7 @@ def draw_background(form: ImageFormat, draw: np.random.Generator) -> NDArray[np.
 
 def covered(name: str, form: ImageFormat, center: tuple[float, float], radius: float) -> NDArray[np.bool_]:
     """Whether a pixel belongs to a shape, (height, width); center: y and x in pixels."""
-    y, x = np.mgrid[: form.height, : form.width] + 0.5
+    y, x = np.arange(form.height)[:, None] + 0.5, np.arange(form.width)[None] + 0.5  # (height, 1), (1, width)
     return inside(name, (y - center[0]) / radius, (x - center[1]) / radius)
 
 

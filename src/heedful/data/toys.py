@@ -240,10 +240,13 @@ def key_document(draw: random.Random, sentences: int = 5, lengths: Sequence[int]
     return LabeledText(label, " ".join(f"{' '.join(words).capitalize()} ." for words in document))
 
 
-def largest(draw: random.Random, sizes: Sequence[int] = range(1, 9), numbers: int = 16) -> LabeledSet:
-    """Different numbers in random order; the label is the largest of them. A set is in one split in all its orders."""
-    chosen = draw.sample(range(numbers), draw.choice(sizes))
-    return LabeledSet(str(max(chosen)), " ".join(map(str, chosen)))
+def largest(draw: random.Random, sizes: Sequence[int] = range(3, 9), labels: Sequence[int] = range(8, 16)) -> LabeledSet:
+    """Different numbers in random order; the label is the largest of them, uniform over `labels`. These are at least as
+    large as a set, so that every label has sets in all splits. A set is in one split in all its orders."""
+    top = draw.choice(labels)
+    chosen = [top, *draw.sample(range(top), draw.choice(sizes) - 1)]
+    draw.shuffle(chosen)
+    return LabeledSet(str(top), " ".join(map(str, chosen)))
 
 
 def tag_by_context(

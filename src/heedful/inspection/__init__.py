@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.positions import PositionsResult, positions
     from heedful.inspection.analyses.pruning import PruningResult, pruning_curve
     from heedful.inspection.analyses.report import ReportResult, report
+    from heedful.inspection.analyses.returns import ReturnsResult, returns
     from heedful.inspection.analyses.saliency import SaliencyResult, saliency
     from heedful.inspection.analyses.summary import SummaryResult, summary
     from heedful.inspection.explaining.stages import Explanation
@@ -55,6 +56,7 @@ MODULES = {
     "PruningResult": "heedful.inspection.analyses.pruning",
     "ReportResult": "heedful.inspection.analyses.report",
     "Result": "heedful.inspection.result",
+    "ReturnsResult": "heedful.inspection.analyses.returns",
     "SaliencyResult": "heedful.inspection.analyses.saliency",
     "SummaryResult": "heedful.inspection.analyses.summary",
     "ablate": "heedful.inspection.analyses.ablate",
@@ -74,6 +76,7 @@ MODULES = {
     "positions": "heedful.inspection.analyses.positions",
     "pruning_curve": "heedful.inspection.analyses.pruning",
     "report": "heedful.inspection.analyses.report",
+    "returns": "heedful.inspection.analyses.returns",
     "saliency": "heedful.inspection.analyses.saliency",
     "summary": "heedful.inspection.analyses.summary",
 }
@@ -97,6 +100,7 @@ __all__ = [
     "PruningResult",
     "ReportResult",
     "Result",
+    "ReturnsResult",
     "SaliencyResult",
     "SummaryResult",
     "ablate",
@@ -116,6 +120,7 @@ __all__ = [
     "positions",
     "pruning_curve",
     "report",
+    "returns",
     "saliency",
     "summary",
 ]

@@ -39,6 +39,7 @@ UNUSED_REASONS = {  # why an option has no effect
     "window": "no layer is 'restricted'",
     "kernel": "no layer is 'convolution' or 'dilated'",
     "dilation": "no layer is 'dilated'",
+    "recurrent_norm": "no layer is 'lstm' or 'gru'",
 }
 
 
@@ -58,6 +59,8 @@ class EncoderConfig(FamilyConfig):
     """Width of the convolutions, in tokens."""
     dilation: Size = 2
     """Dilated convolution: distance between the tokens it reads."""
+    recurrent_norm: Literal["none", "layer"] = "none"
+    """Layer normalization of the summed inputs of the gates of lstm and gru layers."""
     feed_forward: ZeroOrSize = 0
     """Hidden size of feed-forward layers; 0: none."""
     norm: Literal["post", "pre"] = "pre"
@@ -102,8 +105,15 @@ class EncoderConfig(FamilyConfig):
     def size(self) -> LayerSize:
         used = {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
         heads = self.heads if "heads" in used else 1
-        options = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
-        return LayerSize(dim=self.dim, heads=heads, causal=self.causal, **options)
+        return LayerSize(
+            dim=self.dim,
+            heads=heads,
+            causal=self.causal,
+            window=self.window,
+            kernel=self.kernel,
+            dilation=self.dilation,
+            recurrent_norm=self.recurrent_norm,
+        )
 
     @model_validator(mode="after")
     def _fits_together(self) -> EncoderConfig:

@@ -17,7 +17,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from heedful.config.base import Probability, Problem, Size, SmallCount, refuse, unused
+from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSmallCount, refuse, unused
 from heedful.models.family import Architecture, FamilyConfig, ImageShape, PositionName, head_problems
 from heedful.models.transformer import DecoderLayer, TransformerConfig, make_position
 from heedful.models.vit import PatchPosition, Stem, Vit, VitConfig, patch_problems
@@ -38,8 +38,8 @@ class VisionEncoderDecoderConfig(FamilyConfig):
     """Model family."""
     dim: Size = 512
     """Size of embeddings and hidden states."""
-    layers: SmallCount = 6
-    """Encoder layers."""
+    layers: ZeroOrSmallCount = 6
+    """Encoder layers; 0: none, so that the decoder attends to the vectors of single patches."""
     decoder_layers: SmallCount | None = None
     """Decoder layers; default: as many as `layers`."""
     heads: SmallCount = 8
@@ -53,7 +53,7 @@ class VisionEncoderDecoderConfig(FamilyConfig):
     patch: Size = 16
     """Height and width of a patch in pixels; divides both sizes of the images."""
     stem: Stem = "linear"
-    """How a patch becomes a vector: a linear map, or convolutions with stride 2, each of 3 x 3 pixels."""
+    """How a patch becomes a vector: a linear map, or convolutions, which also read the pixels around it."""
     patch_position: PatchPosition = "learned"
     """Positional encoding of patches; sinusoidal: of the row and the column of a patch."""
     position: PositionName = "sinusoidal"
@@ -76,8 +76,9 @@ class VisionEncoderDecoderConfig(FamilyConfig):
     @model_validator(mode="after")
     def _fits_together(self) -> VisionEncoderDecoderConfig:
         problems = patch_problems(self)
-        heads = (self.heads,) * self.layers
-        problems += head_problems(heads, layers=self.layers, dim=self.dim, head_dim=None, position=self.position)
+        problems += head_problems((self.heads,), layers=1, dim=self.dim, head_dim=None, position=self.position)
+        if not self.layers and self.decoder_layers is None:
+            problems.append(Problem("decoder_layers", "missing; expected a number, since model.layers is 0"))
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
         if self.patch_position == "sinusoidal" and self.dim % 4:

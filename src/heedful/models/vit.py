@@ -9,7 +9,8 @@
 The image is the state of [CLS], or with pooling = "mean" the mean of the states of its patches, without [CLS]. Pixels are
 standardized by the mean and the standard deviation of each channel over the training images, which are stored with the weights.
 
-With stem = "convolution" convolutions of 3 x 3 pixels with stride 2 replace the linear map of a patch (Xiao et al., 2021).
+With stem = "convolution" convolutions of 3 x 3 replace the linear map of a patch: with stride 2 until one vector for each patch
+is left, and one more with stride 1 (after Xiao et al., 2021).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.config.base import Probability, Problem, Size, SmallCount, refuse
+from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSmallCount, refuse
 from heedful.models.family import Architecture, FamilyConfig, ImageShape
 from heedful.nn.attention import AttentionBias, SelfAttention
 from heedful.nn.blocks import FeedForward, PreNorm
@@ -78,8 +79,8 @@ class VitConfig(FamilyConfig):
     """Model family."""
     dim: Size = 768
     """Size of patch embeddings and hidden states."""
-    layers: SmallCount = 12
-    """Encoder layers."""
+    layers: ZeroOrSmallCount = 12
+    """Encoder layers; 0: none, so that no patch attends to another."""
     heads: SmallCount = 12
     """Attention heads."""
     feed_forward: Size | None = None
@@ -91,7 +92,7 @@ class VitConfig(FamilyConfig):
     patch: Size = 16
     """Height and width of a patch in pixels; divides both sizes of the images."""
     stem: Stem = "linear"
-    """How a patch becomes a vector: a linear map, or convolutions with stride 2, each of 3 x 3 pixels."""
+    """How a patch becomes a vector: a linear map, or convolutions, which also read the pixels around it."""
     position: PatchPosition = "learned"
     """Positional encoding; sinusoidal: of the row and the column of a patch."""
     pooling: Literal["cls", "mean"] = "cls"
@@ -157,7 +158,7 @@ class PatchEmbedding(nn.Module):
 
 
 class ConvolutionStem(nn.Module):
-    """Patches through convolutions that halve height and width until one vector for each patch is left."""
+    """Patches through convolutions that halve height and width until one vector for each patch is left, and one more."""
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
@@ -167,15 +168,15 @@ class ConvolutionStem(nn.Module):
         self.halve = nn.ModuleList(
             nn.Conv2d(size, after, KERNEL, stride=2, padding=KERNEL // 2) for size, after in pairwise(sizes)
         )
-        self.out = linear(config.dim, config.dim)
+        self.out = nn.Conv2d(config.dim, config.dim, KERNEL, padding=KERNEL // 2)
 
     def forward(self, patches: Tensor) -> Tensor:
         """(rows, patches, patch x patch x channels) -> (rows, patches, dim)."""
         x = join_patches(patches, self.patch, self.across).permute(0, 3, 1, 2)  # (rows, channels, height, width)
         for convolution in self.halve:
             x = functional.relu(convolution(x))  # (rows, channels, height, width), height and width halved
-        vectors: Tensor = self.out(x.flatten(2).transpose(1, 2))  # (rows, patches, dim)
-        return vectors
+        vectors: Tensor = self.out(x)  # (rows, dim, down, across)
+        return vectors.flatten(2).transpose(1, 2)  # (rows, patches, dim)
 
     if TYPE_CHECKING:
         __call__ = forward

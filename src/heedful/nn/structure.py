@@ -12,7 +12,7 @@
 
 A structure is a function of positions that returns truth values, a mask, or numbers, a bias; any Python function will do:
 
-    model.structure = Structure(lambda i, j: (i - j).abs() <= 3)             i (…, query, 1), j (…, 1, key) -> (…, query, key)
+    model.structure = FunctionStructure(lambda i, j: (i - j).abs() <= 3)     i (…, query, 1), j (…, 1, key) -> (…, query, key)
 
 It is shared by all layers of a model. A matrix belongs to the weights, so that a run folder is complete without its file.
 """
@@ -87,29 +87,29 @@ OPTIONS: dict[str, tuple[str, ...]] = {  # that a kind uses
 }
 
 
-def window(i: Tensor, j: Tensor, config: StructureConfig) -> Tensor:
+def window(config: StructureConfig, i: Tensor, j: Tensor) -> Tensor:
     return (i - j).abs() <= config.radius
 
 
-def causal(i: Tensor, j: Tensor, config: StructureConfig) -> Tensor:
+def causal(config: StructureConfig, i: Tensor, j: Tensor) -> Tensor:
     return j <= i
 
 
-def block(i: Tensor, j: Tensor, config: StructureConfig) -> Tensor:
+def block(config: StructureConfig, i: Tensor, j: Tensor) -> Tensor:
     return i // config.block == j // config.block
 
 
-def grid(i: Tensor, j: Tensor, config: StructureConfig) -> Tensor:
+def grid(config: StructureConfig, i: Tensor, j: Tensor) -> Tensor:
     rows = (i // config.columns - j // config.columns).abs()
     columns = (i % config.columns - j % config.columns).abs()
     return (rows <= config.radius) & (columns <= config.radius)
 
 
-def distance(i: Tensor, j: Tensor, config: StructureConfig) -> Tensor:
+def distance(config: StructureConfig, i: Tensor, j: Tensor) -> Tensor:
     return (i - j).abs() * -config.slope
 
 
-FUNCTIONS: dict[str, Callable[[Tensor, Tensor, StructureConfig], Tensor]] = {
+FUNCTIONS: dict[str, Callable[[StructureConfig, Tensor, Tensor], Tensor]] = {
     "window": window,
     "causal": causal,
     "block": block,
@@ -119,17 +119,13 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor, StructureConfig], Tensor]] = {
 
 
 class Structure(nn.Module):
-    """A mask or a bias that is a function of positions."""
+    """A mask or a bias of attention scores that depends on positions."""
 
     limit: int | None = None  # maximum number of positions; None: unlimited
 
-    def __init__(self, function: PositionFunction) -> None:
-        super().__init__()
-        self.function = function
-
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> AttentionBias:
         """(rows or 1, query), (rows or 1, key) -> mask or bias (rows or 1, 1, query, key)."""
-        values = self.function(query_positions[:, :, None], key_positions[:, None, :])
+        values = self.values_at(query_positions[:, :, None], key_positions[:, None, :])
         if values.dtype is torch.bool:
             return AttentionBias(mask=values[:, None])
         if values.is_floating_point():
@@ -137,6 +133,10 @@ class Structure(nn.Module):
         raise ConfigError(
             f"the function of a structure returned {values.dtype}; expected bool, a mask, or floating point numbers, a bias"
         )
+
+    def values_at(self, i: Tensor, j: Tensor) -> Tensor:
+        """The mask or bias of query positions (…, query, 1) and key positions (…, 1, key)."""
+        raise NotImplementedError
 
     def check_length(self, length: int) -> None:
         if self.limit is not None and not torch.compiler.is_compiling() and length > self.limit:
@@ -149,13 +149,24 @@ class Structure(nn.Module):
         __call__ = forward
 
 
+class FunctionStructure(Structure):
+    """A function of query and key positions."""
+
+    def __init__(self, function: PositionFunction) -> None:
+        super().__init__()
+        self.function = function
+
+    def values_at(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.function(i, j)
+
+
 class MatrixStructure(Structure):
-    """A mask or a bias with a number for each query and key position."""
+    """A number for each query and key position."""
 
     matrix: Tensor
 
     def __init__(self, positions: int, values: Literal["mask", "bias"]) -> None:
-        super().__init__(self.lookup)
+        super().__init__()
         self.limit, self.values = positions, values
         self.register_buffer("matrix", torch.zeros(positions, positions))  # of a mask: 1 where attention is allowed
 
@@ -163,7 +174,7 @@ class MatrixStructure(Structure):
         """matrix (positions, positions): finite numbers; of a mask, 0 and 1, with a 1 in each row."""
         self.matrix.copy_(matrix)
 
-    def lookup(self, i: Tensor, j: Tensor) -> Tensor:
+    def values_at(self, i: Tensor, j: Tensor) -> Tensor:
         found = self.matrix[i, j]
         return found > 0.5 if self.values == "mask" else found  # an average of checkpoints may be close to 1
 
@@ -174,7 +185,7 @@ def make_structure(config: StructureConfig) -> Structure | None:
         return None
     if config.positions is not None:
         return MatrixStructure(config.positions, config.values)
-    return Structure(partial(FUNCTIONS[config.kind], config=config))
+    return FunctionStructure(partial(FUNCTIONS[config.kind], config))
 
 
 def tabulate(function: PositionFunction, positions: int) -> Tensor:

@@ -34,6 +34,7 @@ TASKS = {
     "series_classification": "heedful.tasks.series_classification",
     "captioning": "heedful.tasks.captioning",
     "node_classification": "heedful.tasks.node_classification",
+    "decisions": "heedful.tasks.decisions",
 }
 
 

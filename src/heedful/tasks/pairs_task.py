@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.data.batching import Index, mix_corpora, padding_fraction, plan_epoch
+from heedful.data.batching import Index, corpus_counts, mix_corpora, padding_fraction, plan_epoch
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig
@@ -96,6 +96,9 @@ class PairsTask(TeacherForcedTask):
             f"{sizes['pairs']:,} pairs in {sizes['batches_per_epoch']:,} batches per epoch, "
             f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
         )
+        if len(self.corpora.weights) > 1:
+            counts = corpus_counts(self.corpora.train.sizes, self.corpora.weights)
+            text += f"; {' + '.join(f'{count:,}' for count in counts)} pairs of the corpora in an epoch"
         if not sizes["left_out"]:
             return text
         return f"{text}; {sizes['left_out']:,} pairs longer than {self.data.max_length} tokens left out"

@@ -18,6 +18,7 @@ from workshop import heed
 import heedful
 from heedful import inspection
 from heedful.data.graph_toys import GRAPHS
+from heedful.data.graphs import read_graphs
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.node_baselines import NodeTable, propagate_labels, ridge_labels
 from heedful.models.encoder import Encoder, EncoderConfig
@@ -59,7 +60,8 @@ def make_data(tmp_path: Path, *overrides: str) -> GraphData:
 
 def make_model(layers: int, seed: int = 1) -> NodeModel:
     torch.manual_seed(seed)
-    config = EncoderConfig(dim=16, layers=("self-attention",) * layers, heads=2, feed_forward=32, features=FEATURES)
+    kinds: Any = ("self-attention",) * layers
+    config = EncoderConfig(dim=16, layers=kinds, heads=2, feed_forward=32, features=FEATURES)
     return NodeModel(Encoder(config, 4), 16, 2, 0.0).eval()
 
 
@@ -112,6 +114,25 @@ def test_padding_and_other_graphs_of_a_batch_change_nothing(tmp_path: Path) -> N
         assert_close(model(exact.nodes, exact.attends)[0], together[row, : len(graph.names)], atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ["a c", "b d", "a c", "b d"]),  # the nodes that a, b, c and d attend to; the edges are a -> c and b -> d
+        (["data.directed=true"], ["a", "b", "a c", "b d"]),
+        (["task.attend=self"], ["a", "b", "c", "d"]),
+        (["task.attend=all"], ["a b c d"] * 4),
+    ],
+)
+def test_a_node_attends_to_itself_and_to_the_sources_of_its_edges(
+    options: list[str], expected: list[str], tmp_path: Path
+) -> None:
+    found = data_of(read_run(write_tiny_recipe("node_classification", tmp_path), options).config)
+    assert isinstance(found, GraphData)
+    (graph,) = [found.encode(graph, None) for graph in read_graphs(found.data, "train")]  # type: ignore[arg-type]
+    attends = found.collate([graph]).attends[0].tolist()
+    assert [" ".join(name for name, one in zip("abcd", row, strict=True) if one) for row in attends] == expected
+
+
 def test_edges_and_features_together_are_better_than_each_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counts = "data.counts={train=60, valid=20, test=100}"
     steps = [f"training.{name}=40" for name in ("steps", "save_every", "validate_every")]
@@ -161,7 +182,7 @@ def classifier(tiny_runs: dict[str, Path]) -> NodeClassifier:
     return NodeClassifier.load(tiny_runs["node_classification"])
 
 
-GRAPH = {
+GRAPH: dict[str, Any] = {
     "nodes": [{"node": name, "x": x, "y": 0.5} for name, x in (("u", 1), ("v", 0), ("w", 2), ("alone", 1))],
     "edges": [("u", "v"), ("v", "w"), ("v", "u"), ("w", "w")],
 }
@@ -181,7 +202,7 @@ def test_tables_and_json_have_the_same_predictions(
     (tmp_path / "nodes.tsv").write_text("node\ty\tx\n" + "".join(f"{n['node']}\t{n['y']}\t{n['x']}\n" for n in GRAPH["nodes"]))
     (tmp_path / "edges.tsv").write_text("source\ttarget\n" + "".join("\t".join(edge) + "\n" for edge in GRAPH["edges"]))
     run = tiny_runs["node_classification"]
-    tables = ["--nodes", tmp_path / "nodes.tsv", "--edges", tmp_path / "edges.tsv"]
+    tables: list[str | Path] = ["--nodes", tmp_path / "nodes.tsv", "--edges", tmp_path / "edges.tsv"]
     capsys.readouterr()
     assert heed("classify-nodes", run, *tables) == 0
     assert capsys.readouterr().out == "".join(f"{row}\n" for row in next(classifier.predictions([GRAPH])).rows())
@@ -216,8 +237,8 @@ def test_the_attention_of_an_edge_is_that_of_the_model(classifier: NodeClassifie
     assert pairs.keys() == {("u", "v"), ("v", "u"), ("v", "w"), ("w", "v")}
     for (node, neighbor), weight in pairs.items():
         assert weight == pytest.approx(float(weights[names.index(node), names.index(neighbor)]), abs=1e-6)
-    for node in result.nodes:
-        total = node.itself + sum(edge.weight for edge in result.neighbors(node.node))
+    for one in result.nodes:
+        total = one.itself + sum(edge.weight for edge in result.neighbors(one.node))
         assert total == pytest.approx(1.0, abs=1e-5)
     assert result.nodes[3].itself == pytest.approx(1.0)
     assert "alone" in result.text() and result.save(tmp_path / "graph.svg").exists()
@@ -248,4 +269,4 @@ def test_nodes_without_features_are_tokens(tmp_path: Path, capsys: pytest.Captur
     overrides |= {"training.schedule": {"name": "constant", "learning_rate": 1e-2, "warmup": 1}, "task.head_dropout": 0.0}
     changes = {name: value for name, value in overrides.items() if name != "model"}
     heedful.train(recipe, changes, run=tmp_path / "run", train=graphs, valid=graphs, test=graphs, model=model)
-    assert heedful.load(tmp_path / "run").predict(graphs) == ["C O", "N C", "O N"]
+    assert NodeClassifier.load(tmp_path / "run").predict(graphs) == ["C O", "N C", "O N"]

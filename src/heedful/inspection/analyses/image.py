@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.errors import ConfigError
 from heedful.evaluation.tables import table
 from heedful.inspection.drawing.figure import Figure
-from heedful.inspection.drawing.image_figure import ShadedImage, image_figure
+from heedful.inspection.drawing.image_figure import ShadedImage, image_figure, largest_weight
 from heedful.inspection.drawing.text_heatmap import columns, printable_token
 from heedful.inspection.measures.merge_words import merge_into_words
 from heedful.inspection.measures.trace import Trace, trace_example, views_of, words_of
@@ -65,8 +65,8 @@ class ImageResult(Result):
 
     @property
     def legend(self) -> str:
-        shading = "a patch is faded by its weight relative to the largest one, which is outlined and named by row and column"
-        return f"weights: {self.source}; {shading}"
+        shading = f"a patch is faded by its weight relative to the largest of all, {largest_weight(self.maps):.2f}"
+        return f"weights: {self.source}; {shading}; the largest one of each image is outlined and named by row and column"
 
     def to_dict(self) -> dict[str, Any]:
         maps = [{"name": one.name, "top": place(*one.top), "weights": one.weights.tolist()} for one in self.maps]
@@ -75,7 +75,7 @@ class ImageResult(Result):
     def text(self) -> str:
         lines, row = [f"{self.image}  ->  {self.output}", ""], list[list[str]]()
         for one in self.maps:
-            grid = draw_grid(one)
+            grid = draw_grid(one, largest_weight(self.maps))
             if row and sum(columns(cells[0]) + 3 for cells in [*row, grid]) > LINE:
                 lines += [*join_grids(row), ""]
                 row = []
@@ -108,9 +108,9 @@ def place(row: int, column: int) -> str:
     return f"{row + 1},{column + 1}"
 
 
-def draw_grid(one: ShadedImage) -> list[str]:
-    """The name and a line of shades for each row of patches, all of the same width."""
-    shares = one.weights / one.weights.max().clamp(min=1e-12)
+def draw_grid(one: ShadedImage, largest: float) -> list[str]:
+    """The name and a line of shades for each row of patches, all of the same width; largest: the weight of the last shade."""
+    shares = one.weights / largest
     shade = [[SHADES[min(int(len(SHADES) * value), len(SHADES) - 1)] for value in row] for row in shares.tolist()]
     lines = [printable_token(one.name), *("".join(2 * cell for cell in row) for row in shade)]
     width = max(map(columns, lines))

@@ -104,4 +104,5 @@ def layout(count: int, edges: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
         size = np.maximum(np.sqrt((move**2).sum(-1, keepdims=True)), 1e-9)
         places = places + move / size * np.minimum(size, 0.1 * (1 - step / ROUNDS))
     low, high = places.min(0), places.max(0)
-    return (places - low) / np.maximum(high - low, 1e-9)
+    scaled: NDArray[np.float64] = (places - low) / np.maximum(high - low, 1e-9)
+    return scaled

@@ -1,6 +1,6 @@
 """An image beside copies of itself, each faded where a patch receives little attention; the patch with most is outlined.
 
-opacity of a patch = FAINTEST + (1 - FAINTEST) x weight / largest weight of the copy
+opacity of a patch = FAINTEST + (1 - FAINTEST) x weight / largest weight of all copies
 """
 
 from __future__ import annotations
@@ -45,11 +45,15 @@ class ShadedImage(NamedTuple):
         return at // self.weights.shape[1], at % self.weights.shape[1]
 
 
+def largest_weight(shaded: Sequence[ShadedImage]) -> float:
+    return max(1e-12, *(float(one.weights.max()) for one in shaded))
+
+
 def image_figure(pixels: Tensor, shaded: Sequence[ShadedImage], title: str, captions: Sequence[str]) -> Figure:
     """pixels (height, width, channels), 0 to 255."""
     scale = SIDE / max(pixels.shape[:2])
     height, width = (size * scale for size in pixels.shape[:2])
-    columns = min(MOST, len(shaded) + 1)
+    columns, largest = min(MOST, len(shaded) + 1), largest_weight(shaded)
     step_x = max(width, *(text_width(printable_token(one.name)) for one in shaded)) + GAP
     step_y, top = height + 2.2 * TEXT + GAP + SMALL, 2 * EDGE + 20
     marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
@@ -57,7 +61,7 @@ def image_figure(pixels: Tensor, shaded: Sequence[ShadedImage], title: str, capt
         x, y = EDGE + step_x * (at % columns), top + step_y * (at // columns)
         name = "image" if one is None else printable_token(one.name)
         marks.append(Label(x + width / 2, y - TEXT, name, anchor="middle", color=QUIET if one is None else INK))
-        shown, tip = (pixels, name) if one is None else (fade(pixels, one.weights), name)
+        shown, tip = (pixels, name) if one is None else (fade(pixels, one.weights / largest), name)
         marks.append(Picture(x, y, width, height, shown, tip))
         if one is None:
             continue
@@ -69,12 +73,12 @@ def image_figure(pixels: Tensor, shaded: Sequence[ShadedImage], title: str, capt
         marks.append(Label(x + width / 2, y + height + SMALL, text, SMALL, "middle", color=QUIET))
     rows = -(-(len(shaded) + 1) // columns)
     full = max(EDGE + step_x * columns + EDGE, 2 * EDGE + text_width(title, 15))
-    return add_caption(Figure(title, full, top + step_y * rows, marks), captions)
+    return add_caption(Figure(title, full, top + step_y * rows - GAP, marks), captions)
 
 
-def fade(pixels: Tensor, weights: Tensor) -> Tensor:
-    """The image, mixed with white where the weights of its patches (down, across) are small: (height, width, channels)."""
-    share = weights / weights.max().clamp(min=1e-12)
-    high, wide = (size // count for size, count in zip(pixels.shape[:2], weights.shape, strict=True))
+def fade(pixels: Tensor, share: Tensor) -> Tensor:
+    """The image, mixed with white where the share of a patch (down, across), from 0 to 1, is small: (height, width,
+    channels)."""
+    high, wide = (size // count for size, count in zip(pixels.shape[:2], share.shape, strict=True))
     opacity = FAINTEST + (1 - FAINTEST) * share.repeat_interleave(high, 0).repeat_interleave(wide, 1)[..., None]
     return (255 - (255 - pixels.float()) * opacity).round().to(torch.uint8)

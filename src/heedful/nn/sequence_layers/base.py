@@ -9,7 +9,7 @@ the last inputs of a convolution), the cache stays in slots that the rows of a s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import model_validator
 from torch import Tensor, nn
@@ -36,6 +36,8 @@ class LayerSize(Config):
     """Dilated convolution: distance between the tokens it reads."""
     causal: bool = False
     """Use only the current and previous tokens."""
+    recurrent_norm: Literal["none", "layer"] = "none"
+    """Layer normalization of the summed inputs of the recurrent gates."""
     dropout: Probability = 0.0
     """Dropout of the layer's output."""
 

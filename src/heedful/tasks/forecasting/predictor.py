@@ -137,12 +137,20 @@ class Forecaster(Predictor):
         return self.forecast_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), holdout)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Forecast]:
-        return self.forecast_chunks(join_tables(chunks), options.holdout)
+        return self.forecast_chunks(chunks, options.holdout, first)
 
-    def forecast_chunks(self, chunks: Iterable[Sequence[Input]], holdout: bool) -> Iterator[Forecast]:
-        for _, tables in checked_chunks(chunks, partial(self.read_input, holdout)):
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return join_tables(chunks)
+
+    def forecast_chunks(self, chunks: Iterable[Sequence[Input]], holdout: bool, first: int = 1) -> Iterator[Forecast]:
+        for _, tables in checked_chunks(chunks, partial(self.read_input, holdout), first):
             for table in tables:
                 yield self.forecast_table(table, holdout=holdout)
 

@@ -177,7 +177,7 @@ def resolve(run: RunConfig) -> dict[str, object]:
         store = data.splits.store("train")
         unusable = store.unusable if store is not None else []
         found = f"{data.splits.title('train')} has usable images of {len(labels)} label{'s' * (len(labels) != 1)}"
-        hint = f"the first image that cannot be used is {unusable[0].place}: it {unusable[0].text}" if unusable else None
+        hint = f"the first image that cannot be used is {unusable[0].place}: {unusable[0].text}" if unusable else None
         raise DataError(f"{found}; expected two or more", hint=hint)
     return {"task.labels": labels}
 

@@ -17,16 +17,16 @@ from heedful.data.image_files import ImageFormat
 from heedful.data.input_lines import checked_chunks
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.labels import softmax
-from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.classification.report import ClassificationReport
-from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss
+from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss
 from heedful.tasks.image_classification.command import EvaluateOptions
 from heedful.tasks.image_classification.data import ImageBatch, ImageData, ImageSet
 from heedful.tasks.image_classification.evaluate import BATCH, figures_of, logits_of
 from heedful.tasks.image_classification.model import ImageModel
 from heedful.tasks.image_classification.report import report
 from heedful.tasks.image_inputs import Image, NamedImage, image_lines, name_patches, read_input
+from heedful.tasks.labels import decode_choices, label_output, refuse_search
 from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split, missing_split_error
 
 
@@ -82,19 +82,24 @@ class ImageClassifier(Predictor):
         return self.predict_windows(iter(lambda: list(islice(remaining, BATCH)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[ImagePrediction]:
-        return self.predict_windows(chunk[at : at + BATCH] for chunk in chunks for at in range(0, len(chunk), BATCH))
+        return self.predict_windows((chunk[at : at + BATCH] for chunk in chunks for at in range(0, len(chunk), BATCH)), first)
 
-    def predict_windows(self, windows: Iterable[Sequence[Image]]) -> Iterator[ImagePrediction]:
-        """The predictions of each window of images, in order."""
+    def predict_windows(self, windows: Iterable[Sequence[Image]], first: int = 1) -> Iterator[ImagePrediction]:
+        """The predictions of each window of images, in order; first: the number of the first image."""
         labels: tuple[str, ...] = self.run.task.labels
         form = self.images.form
 
         def read(image: Image, number: int) -> NamedImage:
             return self.read(image, f"example {number}", form)
 
-        for _, images in checked_chunks(windows, read):
+        for _, images in checked_chunks(windows, read, first):
             if not images:
                 continue
             pixels = np.stack([image.pixels for image in images])
@@ -139,21 +144,15 @@ class ImageClassifier(Predictor):
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
         """An image with its label; its tokens are its patches, named by row and column, as 1,2. target: a label, default: the
         predicted one."""
-        if config is not None:
-            raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
+        refuse_search(config)
         labels, model = self.run.task.labels, cast(Any, self.run.model)
         image = self.read(text, "the image", self.images.form)
         label = self.predict(text) if target is None else target
         lookup(label, dict.fromkeys(labels), "label")
         tokens = name_patches(image.name, model)
         device = self.system.device
-        outputs = Outputs(
-            torch.tensor([labels.index(label)], device=device),
-            [label],
-            torch.zeros(1, dtype=torch.int64, device=device),
-            lambda model, hidden: model.classify(hidden)[:, None],  # (rows, 1, labels)
-            lambda chosen: [labels[i] for i in chosen],
-        )
+        step = torch.zeros(1, dtype=torch.int64, device=device)
+        outputs = label_output(labels, label, step, lambda model, hidden: model.classify(hidden)[:, None])  # (rows, 1, labels)
         pixels = torch.from_numpy(image.pixels.copy())[None].to(device)
         start = "[CLS]" if model.pooling == "cls" else None
         source = torch.zeros(1, 0, dtype=torch.int64, device=device)
@@ -163,14 +162,8 @@ class ImageClassifier(Predictor):
         self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
     ) -> Decoded:
         """The most probable label."""
-        if prefix:
-            raise ConfigError(
-                "a classifier decodes no text, so no token can be forced", hint="compare the labels' probabilities"
-            )
-        with inference_context(self.classifier):
-            logs = example.logits(self.classifier, example.forward(self.classifier).hidden)[0, 0].float().log_softmax(-1)
-        best, total = int(logs.argmax()), float(logs.max())
-        return Decoded(self.run.task.labels[best], [best], total, total)
+        best, total = decode_choices(self.classifier, example, prefix)
+        return Decoded(self.run.task.labels[best[0]], best, total, total)
 
     def token_loss(self) -> TokenLoss:
         smoothing = self.run.task.label_smoothing

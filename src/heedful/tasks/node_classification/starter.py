@@ -7,7 +7,7 @@ import math
 from heedful.tasks.base import Starter
 
 RECIPE = """\
-# Node classification. Replace nodes.csv and edges.csv by your own; a few hundred labeled nodes and a minute of two CPU cores
+# Node classification. Replace nodes.csv and edges.csv by your own; a few hundred labeled nodes and minutes of two CPU cores
 # are a start.
 
 [data]
@@ -35,7 +35,7 @@ feed_forward = 64
 dropout = 0.2
 
 [training]
-minutes = 1                           # the schedule is shortened to fit
+minutes = 3                           # the schedule is shortened to fit
 steps = 300
 save_every = 50
 validate_every = 25

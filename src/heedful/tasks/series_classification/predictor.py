@@ -90,14 +90,22 @@ class SeriesClassifier(Predictor):
         return self.predict_windows(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[SeriesPrediction]:
-        return self.predict_windows(join_tables(chunks))
+        return self.predict_windows(chunks, first)
 
-    def predict_windows(self, windows: Iterable[Sequence[Input]]) -> Iterator[SeriesPrediction]:
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return join_tables(chunks)
+
+    def predict_windows(self, windows: Iterable[Sequence[Input]], first: int = 1) -> Iterator[SeriesPrediction]:
         """The predictions of each window of series, in order."""
         labels = self.config.known_labels
-        for _, found in checked_chunks(windows, self.read_input):
+        for _, found in checked_chunks(windows, self.read_input, first):
             if not found:
                 continue
             series = EncodedSeries([torch.from_numpy(one) for one in found], np.zeros(len(found), np.int64))

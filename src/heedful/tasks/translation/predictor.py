@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +57,19 @@ class Translator(PairPredictor):
         return PairJob(self.system, text, parts, self.search_config_from(search), Translation, stream=stream)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Translation]:
         prefixes = None
         if options.prefixes is not None:
-            lines = read_texts(options.prefixes, may_be_empty=True)
-            prefixes = note_unknown(lines, self.system.target_tokenizer, unknown)
-        chunks = note_unknown_in_chunks(chunks, self.system.source_tokenizer, unknown)
-        return translate_chunks(self.system, chunks, config, prefixes)
+            lines = islice(read_texts(options.prefixes, may_be_empty=True), first - 1, None)
+            prefixes = note_unknown(lines, self.system.target_tokenizer, unknown, first)
+        chunks = note_unknown_in_chunks(chunks, self.system.source_tokenizer, unknown, first)
+        return translate_chunks(self.system, chunks, config, prefixes, first)
 
     def check_inputs(self, files: Sequence[Path], options: PredictOptions) -> None:
         """One prefix per line; streams are checked while they are read."""

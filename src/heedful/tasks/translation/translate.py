@@ -88,11 +88,16 @@ def translate(
 
 
 def translate_chunks(
-    system: System, chunks: Iterable[Sequence[str]], config: SearchConfig, prefixes: Iterable[str] | None = None
+    system: System,
+    chunks: Iterable[Sequence[str]],
+    config: SearchConfig,
+    prefixes: Iterable[str] | None = None,
+    first: int = 1,
 ) -> Iterator[Translation]:
-    """`translate` for lines in chunks: the translations of a chunk are yielded before the next chunk is read."""
-    for first, given in checked_chunks(with_prefixes(chunks, prefixes), check_line):
-        yield from translate_chunk(system, given, config, first - 1)
+    """`translate` for lines in chunks: the translations of a chunk are yielded before the next chunk is read. first: the number
+    of the first line."""
+    for number, given in checked_chunks(with_prefixes(chunks, prefixes, first), check_line, first):
+        yield from translate_chunk(system, given, config, number - 1)
 
 
 class InputLine(NamedTuple):
@@ -100,10 +105,10 @@ class InputLine(NamedTuple):
     prefix: str  # that its translation must start with
 
 
-def with_prefixes(chunks: Iterable[Sequence[str]], prefixes: Iterable[str] | None) -> Iterator[list[InputLine]]:
-    """Yield each line with its prefix, in chunks; an error unless there is one for each line."""
+def with_prefixes(chunks: Iterable[Sequence[str]], prefixes: Iterable[str] | None, first: int = 1) -> Iterator[list[InputLine]]:
+    """Yield each line with its prefix, in chunks; an error unless there is one for each line; first: number of the first."""
     prefix_lines = None if prefixes is None else iter(prefixes)
-    number = 0
+    number = first - 1
     for chunk in chunks:
         given = [""] * len(chunk) if prefix_lines is None else list(islice(prefix_lines, len(chunk)))
         yield [InputLine(*line) for line in zip(chunk, given, strict=False)]
