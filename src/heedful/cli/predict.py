@@ -90,9 +90,12 @@ def predict(
             print_message("type a sentence and press Enter; end with Ctrl-D")
         chunks = read_available(lines, CHUNK_LINES) if any(map(is_interactive, paths)) else chunk_lines(lines)
         chunks = predictor.join_lines(chunks)
+    picture: Path | None = getattr(own, "picture", None)
     unknown: dict[str, int] = {}  # words outside the vocabulary, and the first line of each
-    for prediction in predictor.predict_chunks(chunks, config, own, unknown):
+    for number, prediction in enumerate(predictor.predict_chunks(chunks, config, own, unknown)):
         print_json(prediction.to_dict()) if json else print_rows(prediction.rows())
+        if picture is not None:
+            draw(prediction, picture, is_first=number == 0)
     warn_of_unknown([f"{word} (line {number})" if prompt is None else word for word, number in unknown.items()])
 
 
@@ -103,6 +106,15 @@ def predictor_of(task: str, predictor: Predictor) -> Predictor:
     except ConfigError as error:
         own = find_command(predictor.run.task.name).name
         raise ConfigError(str(error.args[0]), hint=f"use heed {own} or heed predict") from error
+
+
+def draw(prediction: Any, picture: Path, *, is_first: bool) -> None:
+    """Write the figure of a prediction; of several, there is no place for more than one."""
+    from heedful.inspection import ForecastResult
+
+    if not is_first:
+        raise ConfigError("--picture: given a second table, expected one", hint="draw each table by a command of its own")
+    print_message(f"written: {ForecastResult(prediction).save(picture)}")
 
 
 def print_rows(rows: Sequence[str]) -> None:
