@@ -65,6 +65,9 @@ def test_a_repeated_hash_is_one_that_occurred_before(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(minhash, "BLOCK", 100)
     hashes = np.random.default_rng(0).integers(0, 200, 500).astype(np.uint64)
     seen: set[int] = set()
-    expected = [value in seen or seen.add(value) is not None for value in hashes.tolist()]
+    expected = []
+    for value in hashes.tolist():
+        expected.append(value in seen)
+        seen.add(value)
     assert repeated(hashes).tolist() == expected
     assert repeated(hashes[:0]).tolist() == []
