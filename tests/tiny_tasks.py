@@ -221,6 +221,48 @@ EXAMPLES["images"] = DataExample(
     ]
     * 4,
 )
+EXAMPLES["captions"] = DataExample(
+    {
+        "captions.csv": "path,caption\n" + "red.ppm,a red one\ngreen.ppm,green\ndark.ppm,a dark red one\nlight.ppm,green\n" * 4,
+        **{name: content for name, content in EXAMPLES["images"].files.items() if name.endswith(".ppm")},
+    },
+    {
+        "form": "captions",
+        **{split: {"file": "{folder}/captions.csv"} for split in ("train", "valid", "test")},
+        "max_length": 8,
+        "batch": 4,
+    },
+    {"family": "vision_encoder_decoder", "dim": 16, "layers": 1, "heads": 2, "image_size": [4, 4], "patch": 2},
+    {},
+    EXAMPLES["images"].inputs,
+    [
+        (np.full((4, 4, 3), (220, 20, 9), np.uint8), "a red one"),
+        (np.full((4, 4, 3), (20, 220, 9), np.uint8), "green"),
+    ]
+    * 4,
+)
+LINE = [("a", "yes", 1, 0), ("b", "no", 0, 1), ("c", "yes", 1, 1), ("d", "no", 0, 2)]  # node, label, two features
+GRAPH = {
+    "nodes": [{"node": name, "label": label, "x": x, "y": y} for name, label, x, y in LINE],
+    "edges": [["a", "c"], ["b", "d"]],
+}
+EXAMPLES["graphs"] = DataExample(
+    {
+        "nodes.csv": "node,label,x,y\n" + "".join(f"{','.join(map(str, row))}\n" for row in LINE),
+        "edges.csv": "source,target\na,c\nb,d\n",
+    },
+    {
+        "form": "graphs",
+        **{split: {"nodes": "{folder}/nodes.csv", "edges": "{folder}/edges.csv"} for split in ("train", "valid", "test")},
+    },
+    {"family": "encoder", "dim": 16, "layers": ["self-attention"], "heads": 2, "features": 2},
+    {},
+    tuple(
+        json.dumps({"nodes": [{"node": "u", "x": at, "y": 0.5}, {"node": "v", "x": 0, "y": at}], "edges": [["u", "v"]]})
+        for at in range(3)
+    ),
+    [GRAPH] * 4,
+)
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(
         model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
@@ -255,6 +297,8 @@ OPTION_VALUES = {
     "stop": ["the"],
     "pooling": ["cls"],
     "match": ["questions"],
+    "nodes": ["{folder}/nodes.csv", "--edges", "{folder}/edges.csv"],
+    "edges": ["{folder}/edges.csv", "--nodes", "{folder}/nodes.csv"],
     "desired": ["4"],
 }
 

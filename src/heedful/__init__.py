@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heedful.runs.load import load
     from heedful.runs.train import train
     from heedful.search import SearchConfig
+    from heedful.tasks.captioning.predictor import Captioner
     from heedful.tasks.chat.predictor import ChatBot
     from heedful.tasks.classification.predictor import Classifier
     from heedful.tasks.decisions.predictor import DecisionMaker
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from heedful.tasks.forecasting.predictor import Forecaster
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
+    from heedful.tasks.node_classification.predictor import NodeClassifier
     from heedful.tasks.predictor import Predictor
     from heedful.tasks.retrieval.predictor import Retriever
     from heedful.tasks.span.predictor import SpanExtractor
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from heedful.tasks.translation.predictor import Translator
 
 MODULES = {  # name -> module that defines it
+    "Captioner": "heedful.tasks.captioning.predictor",
     "ChatBot": "heedful.tasks.chat.predictor",
     "Classifier": "heedful.tasks.classification.predictor",
     "DecisionMaker": "heedful.tasks.decisions.predictor",
@@ -42,6 +45,7 @@ MODULES = {  # name -> module that defines it
     "Forecaster": "heedful.tasks.forecasting.predictor",
     "HeedfulError": "heedful.errors",
     "MaskFiller": "heedful.tasks.masked.predictor",
+    "NodeClassifier": "heedful.tasks.node_classification.predictor",
     "Predictor": "heedful.tasks.predictor",
     "Retriever": "heedful.tasks.retrieval.predictor",
     "SearchConfig": "heedful.search",
@@ -61,6 +65,7 @@ MODULES = {  # name -> module that defines it
 }
 
 __all__ = [
+    "Captioner",
     "ChatBot",
     "Classifier",
     "DecisionMaker",
@@ -68,6 +73,7 @@ __all__ = [
     "Forecaster",
     "HeedfulError",
     "MaskFiller",
+    "NodeClassifier",
     "Predictor",
     "Retriever",
     "SearchConfig",

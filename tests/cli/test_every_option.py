@@ -42,6 +42,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "search": {"retrieval": "{run} 'cat sees'"},
     "reply": {"chat": "{run} {folder}/prompts.txt"},
     "forecast": {"forecasting": "{run} {folder}/series.csv"},
+    "classify-nodes": {"node_classification": "{run} {folder}/graphs.jsonl"},
     "decide": {"decisions": "{run} {folder}/histories.txt"},
     "classify-images": {"image_classification": "{run} {folder}/image.txt"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
@@ -225,6 +226,7 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
     (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "series.csv").write_text(SERIES)
+    (made / "graphs.jsonl").write_text("".join(f"{line}\n" for line in example_of("node_classification").inputs))
     (made / "histories.txt").write_text(example_of("decisions").inputs[0] + "\n")
     (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
@@ -255,6 +257,7 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         "export",
         "inspect document",
         "inspect experts",
+        "inspect graph",
     }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
 
 

@@ -136,6 +136,21 @@ def fit_array(array: Any, form: ImageFormat) -> Pixels:
     return fit_image(import_pillow().fromarray(values[..., 0] if values.shape[2] == 1 else values), form)
 
 
+def encode_png(pixels: Pixels) -> bytes:
+    """A PNG file of an image with 1 or 3 channels."""
+    height, width, channels = pixels.shape
+    rows = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)), axis=1)  # each with filter 0: none
+    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)  # 8 bits per channel
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")]
+    packed = (struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+def encode_data_uri(pixels: Pixels) -> str:
+    """An image with 1 or 3 channels as a data URI, in one line."""
+    return "data:image/png;base64," + base64.b64encode(encode_png(pixels)).decode()
+
+
 def read_idx(path: Path, axes: int) -> Pixels:
     """The bytes of an IDX file, plain or .gz, with this many axes; DataError if it is another file or truncated."""
     try:

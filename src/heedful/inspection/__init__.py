@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.document import DocumentResult, document
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
+    from heedful.inspection.analyses.graph import GraphResult, graph
     from heedful.inspection.analyses.heads import HeadsResult, heads
+    from heedful.inspection.analyses.image import ImageResult, image
     from heedful.inspection.analyses.lens import LensResult, lens
     from heedful.inspection.analyses.patch import PatchResult, patch
     from heedful.inspection.analyses.positions import PositionsResult, positions
@@ -43,7 +45,9 @@ MODULES = {
     "DocumentResult": "heedful.inspection.analyses.document",
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
+    "GraphResult": "heedful.inspection.analyses.graph",
     "HeadsResult": "heedful.inspection.analyses.heads",
+    "ImageResult": "heedful.inspection.analyses.image",
     "LensResult": "heedful.inspection.analyses.lens",
     "PatchResult": "heedful.inspection.analyses.patch",
     "PositionsResult": "heedful.inspection.analyses.positions",
@@ -61,7 +65,9 @@ MODULES = {
     "document": "heedful.inspection.analyses.document",
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
+    "graph": "heedful.inspection.analyses.graph",
     "heads": "heedful.inspection.analyses.heads",
+    "image": "heedful.inspection.analyses.image",
     "lens": "heedful.inspection.analyses.lens",
     "patch": "heedful.inspection.analyses.patch",
     "positions": "heedful.inspection.analyses.positions",
@@ -81,7 +87,9 @@ __all__ = [
     "DocumentResult",
     "ExpertsResult",
     "Explanation",
+    "GraphResult",
     "HeadsResult",
+    "ImageResult",
     "LensResult",
     "PatchResult",
     "PositionsResult",
@@ -99,7 +107,9 @@ __all__ = [
     "document",
     "experts",
     "explain",
+    "graph",
     "heads",
+    "image",
     "lens",
     "patch",
     "positions",

@@ -7,7 +7,8 @@
 
     task.labels              those of the training data, for tasks that collect them
     task.variables           the columns of the training data, for forecasting
-    task.actions, task.features   the actions and the numbers of a state, for decisions
+    task.features            the columns of the features of nodes, or the numbers of a state, for decisions
+    task.actions             those of the training data, for decisions
 
 A value that was set is kept. The run folder stores the resolved values, and a run is continued with them on any device.
 """

@@ -338,6 +338,7 @@ def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device:
         model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))
+    build.fill_structure(config, model)
     placed = place_vectors(config, model, tokenizers, progress)
     model = model.to(device)
     task = build.make_task(config, model, tokenizers, corpora)

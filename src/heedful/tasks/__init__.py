@@ -31,6 +31,8 @@ TASKS = {
     "skip_thought": "heedful.tasks.skip_thought",
     "forecasting": "heedful.tasks.forecasting",
     "image_classification": "heedful.tasks.image_classification",
+    "captioning": "heedful.tasks.captioning",
+    "node_classification": "heedful.tasks.node_classification",
     "decisions": "heedful.tasks.decisions",
 }
 

@@ -1,6 +1,6 @@
-"""What tasks of sentence pairs have in common: batches from a token store, and label-smoothed cross-entropy.
+"""What tasks of a source and a target have in common: label-smoothed cross-entropy, and batches from a token store.
 
-The source of a pair is encoded, and the target is predicted: a translation, or the reply to a dialogue.
+The source is encoded, and the target is predicted: a translation, the reply to a dialogue, or the caption of an image.
 """
 
 from __future__ import annotations
@@ -24,11 +24,60 @@ from heedful.training.loop import StreamedBatch
 from heedful.training.update import Objective
 
 
-class PairsTask:
-    def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
+class TeacherForcedTask:
+    """A task whose model is given a source and learns to predict the target: batches are planned by a subclass."""
+
+    def __init__(self, run: RunConfig, system: System) -> None:
         self.config, self.data = run.task, run.data
-        self.search, self.seed, self.dropout = run.search, run.seed, run.tokenizer.dropout
-        self.corpora, self.system = corpora, system
+        self.search, self.seed, self.system = run.search, run.seed, system
+
+    def plan(self, epoch: int) -> list[Index]:
+        """The examples of each batch of an epoch: a pure function of the seed and the epoch."""
+        raise NotImplementedError
+
+    def batch(self, indices: Index, epoch: int) -> Batch:
+        """The batch of these examples."""
+        raise NotImplementedError
+
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
+        """An endless stream of batches from the given position, prefetched."""
+        device, ahead = self.system.device, self.data.prefetch
+        return stream_batches(self.plan, self.batch, StreamPosition(epoch, cursor), device=device, ahead=ahead)
+
+    def count(self, batch: Batch) -> int:
+        return batch.tokens
+
+    def split(self, batch: Batch, parts: int) -> Sequence[Batch]:
+        return split_batch(batch, parts, self.system.target_tokenizer.specials.pad)
+
+    def loss(self, model: SequenceModel, batch: Batch) -> Objective:
+        """The objective with teacher forcing: all target positions at once, each after the reference tokens before it."""
+        batch = batch.to(self.system.device)
+        return self.objective(model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
+
+    def objective(
+        self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
+    ) -> Objective:
+        """The loss as a function of tensors only, which can be compiled or captured."""
+        step = model.forced(source, source_mask, target_in)
+        smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.loss_options())
+        weighted = Loss(self.loss_weight * smoothed.total, smoothed.count)
+        return with_model_losses(Objective(weighted, {"loss": plain}), step.losses)
+
+    @property
+    def loss_weight(self) -> float:
+        """Weight of the cross-entropy."""
+        return 1.0
+
+    def loss_options(self) -> dict[str, Any]:
+        """Label smoothing and the padding id, as arguments of `cross_entropy`."""
+        return {"padding": self.system.target_tokenizer.specials.pad, "smoothing": self.config.label_smoothing}
+
+
+class PairsTask(TeacherForcedTask):
+    def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
+        super().__init__(run, system)
+        self.corpora, self.dropout = corpora, run.tokenizer.dropout
 
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
@@ -65,11 +114,6 @@ class PairsTask:
             pad_to_multiple_of=self.data.length_multiple,
         )
 
-    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
-        """An endless stream of batches from the given position, prefetched."""
-        device, ahead = self.system.device, self.data.prefetch
-        return stream_batches(self.plan, self.batch, StreamPosition(epoch, cursor), device=device, ahead=ahead)
-
     def batch(self, indices: Index, epoch: int) -> Batch:
         """The batch of these pairs; BPE-dropout depends on the seed, the epoch and the pair."""
         train, source, target = self.corpora.train, self.system.source_tokenizer, self.system.target_tokenizer
@@ -92,32 +136,3 @@ class PairsTask:
         """The lengths that a batch of these lengths is padded to: the same on both sides, so that few shapes occur."""
         length = pad_length(max(source, target), self.data.length_multiple, max(self.data.sides))
         return length, length
-
-    def count(self, batch: Batch) -> int:
-        return batch.tokens
-
-    def split(self, batch: Batch, parts: int) -> Sequence[Batch]:
-        return split_batch(batch, parts, self.system.target_tokenizer.specials.pad)
-
-    def loss(self, model: SequenceModel, batch: Batch) -> Objective:
-        """The objective with teacher forcing: all target positions at once, each after the reference tokens before it."""
-        batch = batch.to(self.system.device)
-        return self.objective(model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
-
-    def objective(
-        self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
-    ) -> Objective:
-        """The loss as a function of tensors only, which can be compiled or captured."""
-        step = model.forced(source, source_mask, target_in)
-        smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.loss_options())
-        weighted = Loss(self.loss_weight * smoothed.total, smoothed.count)
-        return with_model_losses(Objective(weighted, {"loss": plain}), step.losses)
-
-    @property
-    def loss_weight(self) -> float:
-        """Weight of the cross-entropy."""
-        return 1.0
-
-    def loss_options(self) -> dict[str, Any]:
-        """Label smoothing and the padding id, as arguments of `cross_entropy`."""
-        return {"padding": self.system.target_tokenizer.specials.pad, "smoothing": self.config.label_smoothing}

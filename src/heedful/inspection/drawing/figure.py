@@ -102,7 +102,18 @@ class Polyline(NamedTuple):
     width: float = 1.8
 
 
-Mark = Heatmap | Label | Line | Polyline
+class Picture(NamedTuple):
+    """An image."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    pixels: Tensor  # (height, width, 1 or 3), 0 to 255
+    tip: str
+
+
+Mark = Heatmap | Label | Line | Polyline | Picture
 
 
 class Figure(NamedTuple):

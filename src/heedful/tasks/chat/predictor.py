@@ -36,7 +36,7 @@ from heedful.tasks.system import System
 from heedful.tasks.translation.data import Examples
 from heedful.tasks.translation.evaluate import Scored, score_pairs
 from heedful.tasks.translation.job import PairJob
-from heedful.tasks.translation.translate import Candidate, InputLine, candidate_rows, translate_chunks
+from heedful.tasks.translation.translate import Candidate, InputLine, candidate_rows, line_pieces, translate_chunks
 
 
 class Reply(NamedTuple):
@@ -127,8 +127,9 @@ class ChatBot(PairPredictor):
 
     def reply_job(self, turns: list[str], config: SearchConfig, *, number: int = 0, stream: bool = False) -> PairJob:
         """The reply to a history as a job; number: keys random numbers, so that another turn has other samples."""
-        line = InputLine(self.source_text("\t".join(turns)), "")
-        return PairJob(self.system, line, config, lambda _, candidates: Reply(turns, candidates), number=number, stream=stream)
+        text = self.source_text("\t".join(turns))
+        parts = line_pieces(self.system, InputLine(text, ""), number)
+        return PairJob(self.system, text, parts, config, lambda _, candidates: Reply(turns, candidates), stream=stream)
 
     def job(self, text: str, *, number: int = 0, stream: bool = False, **search: Any) -> PairJob:
         """A turn, or the turns of a dialogue, separated by tabs."""

@@ -13,38 +13,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.data.image_files import (
-    SUFFIXES,
-    Pixels,
-    UnusableImage,
-    data_uri_bytes,
-    decode_image,
-    fit_array,
-    is_data_uri,
-)
-from heedful.data.input_lines import checked_chunks, refuse_too_long
-from heedful.data.sources import find_path
-from heedful.errors import ConfigError, DataError, lookup
+from heedful.data.image_files import ImageFormat
+from heedful.data.input_lines import checked_chunks
+from heedful.errors import ConfigError, lookup
 from heedful.evaluation.labels import softmax
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
-from heedful.storage.reading import read_bytes, unreadable
 from heedful.tasks.classification.report import ClassificationReport
-from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss, Tokens
+from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss
 from heedful.tasks.image_classification.command import EvaluateOptions
 from heedful.tasks.image_classification.data import ImageBatch, ImageData, ImageSet
 from heedful.tasks.image_classification.evaluate import BATCH, figures_of, logits_of
 from heedful.tasks.image_classification.model import ImageModel
 from heedful.tasks.image_classification.report import report
+from heedful.tasks.image_inputs import Image, NamedImage, image_lines, name_patches, read_input
 from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split, missing_split_error
-
-Image = Any  # the path of a file, a data URI, or an array of bytes, (height, width) or (height, width, channels)
-SHOWN = 60  # characters of a data URI in messages and results
-
-
-class NamedImage(NamedTuple):
-    name: str
-    pixels: Pixels  # (height, width, channels)
 
 
 class ImagePrediction(NamedTuple):
@@ -80,8 +63,7 @@ class ImageClassifier(Predictor):
         return ImageData(self.run)
 
     def input_lines(self, file: Path) -> Iterator[str]:
-        """A file with the suffix of an image is one input; another has the path of an image in each line."""
-        return iter([str(file)]) if file.suffix.lower() in SUFFIXES else super().input_lines(file)
+        return image_lines(file)
 
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The most probable label of one image, or of each of a list of images."""
@@ -121,25 +103,9 @@ class ImageClassifier(Predictor):
                 probabilities = dict(zip(labels, row.tolist(), strict=True))
                 yield ImagePrediction(image.name, probabilities, labels[int(row.argmax())])
 
-    def read(self, image: Image, place: str, form: Any) -> NamedImage:
+    def read(self, image: Image, place: str, form: ImageFormat) -> NamedImage:
         """Decode an image; DataError if it cannot be used."""
-        if isinstance(image, str | Path):
-            refuse_too_long(str(image), place)
-        name = shorten(str(image)) if isinstance(image, str | Path) else f"{type(image).__name__}"
-        try:
-            if not isinstance(image, str | Path):
-                return NamedImage(name, fit_array(image, form))
-            if is_data_uri(str(image)):
-                return NamedImage(name, decode_image(data_uri_bytes(str(image)), form))
-            if not self.reads_paths:
-                raise UnusableImage("is a path, which a server does not read; expected data:image/png;base64,…")
-            path = find_path(str(image))
-            try:
-                return NamedImage(name, decode_image(read_bytes(path), form))
-            except OSError as error:
-                raise unreadable(path, error) from error
-        except UnusableImage as error:
-            raise DataError(f"{place}, {name}, {error}") from error
+        return read_input(image, place, form, reads_paths=self.reads_paths)
 
     def split_images(self, split: str) -> ImageSet:
         """The images of a split of the run's data."""
@@ -179,9 +145,7 @@ class ImageClassifier(Predictor):
         image = self.read(text, "the image", self.images.form)
         label = self.predict(text) if target is None else target
         lookup(label, dict.fromkeys(labels), "label")
-        down, across = (size // model.patch for size in model.image_size)
-        pieces = [f"{row},{column}" for row in range(1, down + 1) for column in range(1, across + 1)]
-        tokens = Tokens(image.name, list(range(len(pieces))), pieces, list(range(len(pieces))))
+        tokens = name_patches(image.name, model)
         device = self.system.device
         outputs = Outputs(
             torch.tensor([labels.index(label)], device=device),
@@ -214,11 +178,6 @@ class ImageClassifier(Predictor):
 
     def unknown_words(self, text: str) -> list[str]:
         return []  # an image has none
-
-
-def shorten(name: str) -> str:
-    """A path, or the beginning of a data URI."""
-    return f"{name[:SHOWN]}…" if is_data_uri(name) and len(name) > SHOWN else name
 
 
 def image_losses(model: ImageModel, batch: ImageBatch) -> Tensor:

@@ -22,7 +22,7 @@ from heedful.tasks.translation.evaluate import Evaluation, MetricOptions, Scored
 from heedful.tasks.translation.job import PairJob
 from heedful.tasks.translation.report import TranslationReport, report
 from heedful.tasks.translation.samples import pair_samples
-from heedful.tasks.translation.translate import InputLine, Translation, translate, translate_chunks
+from heedful.tasks.translation.translate import InputLine, Translation, line_pieces, translate, translate_chunks
 
 
 class Translator(PairPredictor):
@@ -52,8 +52,8 @@ class Translator(PairPredictor):
         return self.translations(texts, **options)
 
     def job(self, text: str, *, number: int = 0, stream: bool = False, prefix: str = "", **search: Any) -> PairJob:
-        line, config = InputLine(text, prefix), self.search_config_from(search)
-        return PairJob(self.system, line, config, Translation, number=number, stream=stream)
+        parts = line_pieces(self.system, InputLine(text, prefix), number)
+        return PairJob(self.system, text, parts, self.search_config_from(search), Translation, stream=stream)
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]

@@ -143,6 +143,13 @@ def pieces_of_line(system: System, line: InputLine, ids: list[int], number: int)
     ]
 
 
+def line_pieces(system: System, line: InputLine, number: int) -> list[Piece]:
+    """The pieces of one line; an error if it is too long."""
+    refuse_too_long(line.text, "the text")
+    refuse_too_long(line.prefix, "the prefix")
+    return pieces_of_line(system, line, system.source_tokenizer.encode(line.text), number)
+
+
 def split_line(system: System, line: str, ids: list[int]) -> list[tuple[str, list[int]]]:
     """The (text, ids) of a line, or of its parts where it is longer than `system.max_length`."""
     if len(ids) <= system.max_length:
@@ -166,10 +173,13 @@ def join_candidates(candidates: list[list[Candidate]], parts: list[str]) -> list
     ]
 
 
-def decode_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
-    """`config.n_best` candidates of each piece; pieces of similar length are searched together, longest first."""
+def decode_pieces(
+    system: System, pieces: Sequence[Piece], config: SearchConfig, decoder: Decoder | None = None
+) -> list[list[Candidate]]:
+    """`config.n_best` candidates of each piece; pieces of similar length are searched together, longest first. decoder:
+    default: that of texts."""
     candidates = [empty_candidates(config) for _ in pieces]
-    reader, decoder = attention_reader(system, config), pair_decoder(system)
+    reader, decoder = attention_reader(system, config), decoder or pair_decoder(system)
     index_of = {piece.source_id: i for i, piece in enumerate(pieces)}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
     for group in search_groups(decoder, ordered, config):
