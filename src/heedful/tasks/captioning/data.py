@@ -69,7 +69,8 @@ class CaptionData:
         model: Any = run.model
         self.seed, shape, self.patch = run.seed, model.image_shape, int(model.patch)
         assert shape is not None, "the task trains models of images"
-        self.form = ImageFormat(*shape, resize=self.data.resize, convert_channels=self.data.convert_channels)
+        height, width, channels = shape
+        self.form = ImageFormat(height, width, channels, resize=self.data.resize, convert_channels=self.data.convert_channels)
         self.splits = ImageSplitFiles(self.data, self.form, partial(find_reader, self.data), self.draw)
 
     def draw(self, split: str, count: int) -> ImageStore:
