@@ -52,6 +52,7 @@ from heedful.training.ranks import Group, Ranks, join, local_rank
 from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.sharding import Shards
+from heedful.training.sharding_units import find_units
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
 from heedful.training.trackers import TENSORBOARD, TRACKING_ID, Trackers, require_packages
@@ -209,6 +210,11 @@ def train_locked(
     progress.print(describe_run(config, folder, device, ranks))
     if choices:
         progress.print(choices)
+    if config.task.compares_rows and ranks.size > 1:
+        progress.print(
+            f"each process compares the examples of its own share: data.batch={config.data.batch} gives the negatives of "
+            f"{-(-config.data.batch // ranks.size)} in one process"
+        )
     data = build.data_of(config)
     report = build.check(config, data, progress.print)
     if resumes:
@@ -415,7 +421,10 @@ def make_trainer(
     shards = None
     if isinstance(ranks, Group) and ranks.sharded:
         replica = copy.deepcopy(model)
-        shards = Shards(model, model.blocks(), ranks, (replica, build.make_task(config, replica, tokenizers, corpora)))
+        with closing(task.stream(0, 0)) as stream:
+            batch = task.split(next(stream).batch, ranks.size)[0]
+        units = find_units(model, model.blocks(), lambda: task.loss(model, batch))
+        shards = Shards(model, units, ranks, (replica, build.make_task(config, replica, tokenizers, corpora)))
     if config.training.recompute:
         recompute_blocks(model.blocks())
     if config.training.compile:

@@ -20,6 +20,7 @@ from heedful.errors import Interrupted, lookup
 from heedful.nn.losses import Loss
 from heedful.storage.folders import remove
 from heedful.training import checkpoint, environment, retention, samples_log
+from heedful.training.async_save import BackgroundWriter
 from heedful.training.averaging import RunningAverage, mean_weights
 from heedful.training.config import TrainingConfig
 from heedful.training.cuda_graphs import graph_accumulation, graph_recorder
@@ -146,6 +147,7 @@ class Trainer:
         if self.guard.scales:
             self.guard.scale = 2.0**15
         self.train_state = TrainState()
+        self.writer = BackgroundWriter()
         self.splits = SplitLog(run / "splits.jsonl", self.ranks)
         self.gradients = Gradients(self.accumulation(), task.split, task.count, self.ranks)
         if shards is not None:
@@ -197,7 +199,8 @@ class Trainer:
         folder, tensors, saved = self.read_newest(progress) if self.ranks.first else (None, {}, None)
         folder, saved = self.ranks.from_first(lambda: (folder, saved))
         if folder is None or saved is None:
-            self.ranks.copy_from_first(list(self.weights.state_dict().values()))
+            if self.shards is None:  # else rank 0's weights have been sharded
+                self.ranks.copy_from_first(list(self.model.state_dict().values()))
             return
         self.train_state, self.metrics, self.signatures = require_train_state(folder, saved), saved.metrics, saved.signatures
         self.guard.restore(self.train_state.guard)
@@ -210,7 +213,7 @@ class Trainer:
         if not self.train_state.is_over(self.config.steps, self.pace.limit):
             self.train_state.resume(self.config.steps, self.pace.limit)
         if self.ranks.first:
-            self.point_best()  # the process may have been killed between writing a checkpoint and its link
+            self.point_best(self.train_state.best)  # the process may have been killed between writing a checkpoint and its link
         progress.print(f"continuing from step {self.train_state.step}")
 
     def read_newest(self, progress: Progress) -> tuple[Path | None, dict[str, checkpoint.Tensors], SavedState | None]:
@@ -299,8 +302,7 @@ class Trainer:
         return validation
 
     def save(self) -> None:
-        """Write a checkpoint on rank 0."""
-        self.folder.check()
+        """Write a checkpoint on rank 0; with training.async_save, in the background."""
         began = self.watch.clock()
         self.guard.read_pending()
         self.train_state.seconds = self.watch.seconds()
@@ -319,12 +321,30 @@ class Trainer:
             "signatures": self.signatures,
             "environment": environment.describe(),
         }
-        checkpoint.save(self.checkpoints, self.train_state.step, tensors, state)
-        self.point_best()
-        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.is_regular_save(step)]
-        kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.train_state.best)]
-        retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
+        best = list(self.train_state.best)
+        if self.config.async_save:
+            self.writer.wait()  # the buffers of the snapshot are in use until then
+            snapshot, complete = self.writer.snapshots.take(tensors)
+
+            def write() -> None:
+                complete()
+                self.write(snapshot, state, best)
+
+            self.writer.start(write)
+        else:
+            self.write(tensors, state, best)
         self.pace.save = self.watch.clock() - began
+
+    def write(
+        self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], best: Sequence[tuple[int, float]]
+    ) -> None:
+        """Write a checkpoint, point `best` to the best one, and delete those that are no longer kept."""
+        self.folder.check()
+        checkpoint.save(self.checkpoints, state["train_state"]["step"], tensors, state)
+        self.point_best(best)
+        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.is_regular_save(step)]
+        kept = [*regular[-self.config.keep_last :], *(step for step, _ in best)]
+        retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
 
     def is_regular_save(self, step: int) -> bool:
         """Whether an uninterrupted run saves at this step."""
@@ -337,11 +357,11 @@ class Trainer:
             return None
         return folder, load_saved(folder).metrics[self.config.metric]
 
-    def point_best(self) -> None:
-        """Point `best` to the best checkpoint of a step, unless an average is better."""
-        if not self.train_state.best:
+    def point_best(self, best: Sequence[tuple[int, float]]) -> None:
+        """Point `best` to the best checkpoint of a step, unless an average is better; best: (step, value), best first."""
+        if not best:
             return
-        step, value = self.train_state.best[0]
+        step, value = best[0]
         average = self.best_average()
         if average is not None and not is_better(value, average[1], self.direction):
             return
@@ -360,7 +380,8 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
     stop.defer()
     trainer.model.train()
     progress.begin(train_state.step, trainer.last)
-    with closing(trainer.task.stream(train_state.epoch, train_state.cursor)) as stream, closing(progress):
+    stream = trainer.task.stream(train_state.epoch, train_state.cursor)
+    with closing(stream), closing(progress), closing(trainer.writer):
         while train_state.step < trainer.last and not out_of_patience(trainer):
             began = clock()
             report, norm, learning_rate = trainer.update([next(stream) for _ in range(config.accumulate)])
@@ -368,6 +389,7 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
             extra["skipped"] = trainer.guard.recently_skipped(train_state.step)
             progress.report_update(train_state.step, report, extra, left=trainer.seconds_left())
             finish_update(trainer, progress, stop, began)
+        trainer.writer.wait()
     if out_of_patience(trainer) and train_state.step < trainer.last and not already_done:
         progress.print(
             f"stopped at step {train_state.step} of {trainer.last}: {config.metric} has not improved for {config.patience} "
@@ -392,6 +414,7 @@ def read_outcome(run: Path, *, already_done: bool) -> Outcome:
 def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
     """Validate, save and stop as needed after an update, which began at the given time."""
     step, config, pace = trainer.train_state.step, trainer.config, trainer.pace
+    trainer.writer.check()
     if step % config.report_every == 0:
         trainer.guard.read_pending()
     pace.record_update(began, trainer.guard.read_pending)
@@ -410,6 +433,7 @@ def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float
     if last and step < config.steps:
         progress.print(describe_time_limit(trainer))
     if stopping and not last:
+        trainer.writer.wait()
         trainer.ranks.wait_for_first()  # until rank 0 has saved: torchrun ends all processes when one has ended
         raise Interrupted(f"saved at step {step} of {trainer.last}", hint="run the same command again to continue")
 

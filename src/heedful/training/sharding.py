@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from heedful.nn.losses import Loss
+from heedful.nn.torch_private import is_view, map_tensors
 from heedful.training.ranks import Group, lost_ranks
 from heedful.training.update import Accumulate, Objective
 
@@ -26,16 +27,18 @@ from heedful.training.update import Accumulate, Objective
 class Shards:
     """This rank's part of the weights of a model, as plain tensors; used like the model by optimizers and averages."""
 
-    def __init__(self, model: nn.Module, blocks: Sequence[nn.Module], group: Group, replica: tuple[nn.Module, Any]) -> None:
-        """Shard the model in place; blocks: the units that are gathered one at a time; replica: an unsharded copy of the model,
-        and the task of validation that uses it."""
+    def __init__(self, model: nn.Module, units: Sequence[nn.Module], group: Group, replica: tuple[nn.Module, Any]) -> None:
+        """Shard the model in place; units: modules whose weights are gathered one at a time, inner ones first; replica: an
+        unsharded copy of the model, and the task of validation that uses it."""
         self.group, self.unsharded = group, replica
         group.copy_from_first(list(model.state_dict().values()))
         self.shapes = {name: parameter.shape for name, parameter in model.named_parameters(remove_duplicate=False)}
         self.objective: Any = ObjectiveModule(model)
         device = next(model.parameters()).device.type
         mesh = init_device_mesh(device, (group.size,))
-        for module in (*blocks, self.objective):
+        for unit in units:
+            unit.register_forward_hook(lambda module, inputs, output: map_tensors(own_memory, output))
+        for module in (*units, self.objective):
             fully_shard(module, mesh=mesh)
             use_own_collectives(module, group)
         self.sharded: dict[str, Any] = dict(model.named_parameters(remove_duplicate=False))
@@ -71,12 +74,12 @@ class Shards:
 
         def accumulate(batch: Any, factor: float) -> dict[str, Loss]:
             with lost_ranks():
-                objective = self.objective(batch)
-                (objective.minimize.total * factor).backward()
+                total, report = self.objective(batch)
+                (total * factor).backward()
             for name, parameter in self.sharded.items():
                 if parameter.grad is not None:
                     self.local[name].grad, parameter.grad = parameter.grad.to_local(), None
-            return {name: Loss(loss.total.detach(), loss.count) for name, loss in objective.report.items()}
+            return {name: Loss(total.detach(), count) for name, (total, count) in report.items()}
 
         return accumulate
 
@@ -124,6 +127,11 @@ class Shards:
         return model, task
 
 
+def own_memory(tensor: Tensor) -> Tensor:
+    """A copy of a view: the hook of FSDP on the output of a unit would be lost if the view were changed in place."""
+    return tensor.clone() if is_view(tensor) else tensor
+
+
 class ObjectiveModule(nn.Module):
     """The objective as a module: the weights outside of all blocks are gathered while it runs."""
 
@@ -133,8 +141,10 @@ class ObjectiveModule(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, batch: Any) -> Objective:
-        return self.loss(batch)
+    def forward(self, batch: Any) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
+        """The loss and the losses to report, as tensors: hooks of FSDP look for tensors in the output."""
+        objective = self.loss(batch)
+        return objective.minimize.total, {name: (loss.total, loss.count) for name, loss in objective.report.items()}
 
 
 class RankOrderReduceScatter:
