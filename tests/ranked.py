@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,19 @@ def start_ranks(count: int, function: Callable[[], object], **options: Any) -> l
 def start_rank(rank: int, function: Callable[[], object], shared: Mapping[str, str], **options: Any) -> subprocess.Popen[Any]:
     environment = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
     return start(function, env=environment, **options)
+
+
+def exit_codes(ranks: Sequence[subprocess.Popen[Any]]) -> list[int]:
+    """Wait for all ranks; once one has failed, or if they hang, the others are killed."""
+    ends = time.monotonic() + 60
+    while any(rank.poll() is None for rank in ranks):
+        if any(rank.poll() for rank in ranks):
+            ends = min(ends, time.monotonic() + 5)
+        if time.monotonic() > ends:
+            for rank in ranks:
+                rank.kill()
+        time.sleep(0.02)
+    return [rank.wait() for rank in ranks]
 
 
 def command(*arguments: str | Path) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from ranked import start_ranks
+from ranked import exit_codes, start_ranks
 from tiny import tiny_config
 from tiny_tasks import write_tiny_recipe
 from torch.testing import assert_close
@@ -119,5 +119,4 @@ def compare_families(folder: Path) -> None:
 
 def test_an_update_of_sharded_weights_equals_that_of_whole_ones(tmp_path: Path) -> None:
     """For every family; which weights are gathered together depends on how it uses them."""
-    codes = [process.wait(120) for process in start_ranks(2, lambda: compare_families(tmp_path))]
-    assert codes == [0, 0]
+    assert exit_codes(start_ranks(2, lambda: compare_families(tmp_path))) == [0, 0]

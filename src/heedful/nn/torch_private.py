@@ -117,6 +117,12 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     return tree_map_only(Tensor, function, tree)
 
 
+def all_gather(whole: Tensor, part: Tensor, *, group: Any = None, async_op: bool = False) -> Any:
+    """Concatenate the parts of all ranks. torch 2.13 has renamed the function; the old name is all that 2.11 has."""
+    gather = getattr(torch.distributed, "all_gather_single", torch.distributed.all_gather_into_tensor)
+    return gather(whole, part, group=group, async_op=async_op)
+
+
 def storage_id(storage: torch.UntypedStorage) -> int:
     """Return a number that is equal for tensors which share memory, "meta" ones too. Without it: `data_ptr`, if not meta."""
     return int(storage._cdata)

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, distributed
 
 from heedful.errors import RankLost
+from heedful.nn.torch_private import all_gather
 
 Value = TypeVar("Value")
 
@@ -149,7 +150,7 @@ class Exchange:
         total, *others = self.received.view(self.group.size, self.slice)
         for other in others:
             total += other
-        self.work = distributed.all_gather_into_tensor(self.sent, total.contiguous(), async_op=True)
+        self.work = all_gather(self.sent, total.contiguous(), async_op=True)
 
     def finish(self) -> None:
         self.work.wait()

@@ -15,11 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 from heedful.nn.losses import Loss
-from heedful.nn.torch_private import is_view, map_tensors
+from heedful.nn.torch_private import all_gather, is_view, map_tensors
 from heedful.training.ranks import Group, lost_ranks
 from heedful.training.update import Accumulate, Objective
 
@@ -30,6 +28,9 @@ class Shards:
     def __init__(self, model: nn.Module, units: Sequence[nn.Module], group: Group, replica: tuple[nn.Module, Any]) -> None:
         """Shard the model in place; units: modules whose weights are gathered one at a time, inner ones first; replica: an
         unsharded copy of the model, and the task of validation that uses it."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard  # importing it takes a while
+
         self.group, self.unsharded = group, replica
         group.copy_from_first(list(model.state_dict().values()))
         self.shapes = {name: parameter.shape for name, parameter in model.named_parameters(remove_duplicate=False)}
@@ -105,7 +106,7 @@ class Shards:
         padded = padded.to(group.device)
         gathered = padded.new_empty((rows * group.size, *shape[1:]))
         with lost_ranks():
-            distributed.all_gather_into_tensor(gathered, padded)
+            all_gather(gathered, padded)
         return gathered[: shape[0]].cpu()
 
     def cut(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -178,7 +179,7 @@ class CopyingAllGather:
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
         part = input_tensor.to(self.group.device)
         whole = part.new_empty(output_tensor.shape)
-        distributed.all_gather_into_tensor(whole, part, group=group)
+        all_gather(whole, part, group=group)
         output_tensor.copy_(whole)
 
 
