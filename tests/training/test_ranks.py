@@ -22,7 +22,6 @@ from heedful.nn.losses import Loss
 from heedful.runs import processes
 from heedful.training import checkpoint
 from heedful.training.loop import Trainer
-from heedful.training.update import Objective
 
 FAST = 'training.schedule={name="constant", learning_rate=1e-3, warmup=1}'
 PLAIN = (FAST, "model.dropout=0")

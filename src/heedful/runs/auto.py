@@ -47,8 +47,9 @@ def resolve_as_stored(config: Run, stored: Run) -> Run:
 def allows_cuda_graphs(config: Run) -> bool:
     """Whether a training step can be captured, and few shapes occur.
 
-    Not with FSDP, which exchanges weights in every step; not with torch.compile, which captures graphs itself; not with activation checkpointing, which reads the state of the
-    random generator; not with a search in every update; not without padding, where most batches have a shape of their own."""
+    Not with FSDP, which gathers weights in every step; not with torch.compile, which captures graphs itself; not with
+    activation checkpointing, which reads the state of the random generator; not with a search in every update; not without
+    padding, where most batches have a shape of their own."""
     training = config.training
     unpadded = value_of(config, "data.pad_to_multiple_of") == 1
     sharded = training.distributed == "fsdp"

@@ -15,6 +15,8 @@ A rank that ends breaks the connections of the others, whose next exchange raise
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -31,6 +33,8 @@ Value = TypeVar("Value")
 STEP_TIMEOUT = timedelta(minutes=30)  # of an exchange in an update: longer means that a rank hangs
 PATIENT_TIMEOUT = timedelta(days=7)  # while one rank prepares data, validates or writes
 BROKEN = ("gloo", "NCCL", "onnection", "TCPStore")  # words of the errors of broken connections that have no type of their own
+PORT = "heedful/port"
+CONNECT_ATTEMPTS, CONNECT_SECONDS = 600, 0.5
 BUCKET = 2**23  # elements of gradients that are exchanged at a time
 
 
@@ -89,11 +93,10 @@ class Group(Ranks):
         self.backend = "cpu:gloo,cuda:nccl" if own_gpu else "gloo"
         # Over gloo, gradients on a GPU are exchanged through the memory of the CPU.
         self.device = device if own_gpu else torch.device("cpu")
-        options: dict[str, Any] = {"backend": self.backend, "timeout": STEP_TIMEOUT}
-        if "MASTER_ADDR" not in os.environ:  # one process, started by itself
-            options |= {"store": distributed.HashStore(), "rank": 0, "world_size": 1}
         with lost_ranks():
-            distributed.init_process_group(**options)
+            distributed.init_process_group(
+                self.backend, timeout=STEP_TIMEOUT, store=make_store(self.rank), rank=self.rank, world_size=self.size
+            )
             self.patient = distributed.new_group(backend="gloo", timeout=PATIENT_TIMEOUT)
 
     def maximum(self, values: Sequence[int]) -> list[int]:
@@ -180,6 +183,31 @@ def join(distributed_by: str, device: torch.device) -> Iterator[Ranks]:
         return
     yield Group(device, sharded=distributed_by == "fsdp")
     distributed.destroy_process_group()  # after an error, the end of the process closes the connections
+
+
+def make_store(rank: int) -> distributed.Store:
+    """The table in which ranks publish their addresses, at MASTER_ADDR.
+
+    That of torchrun still has the addresses of processes that were killed, and gloo would connect to them after a restart.
+    There rank 0 starts a new table and publishes its port; a port that does not answer is that of an earlier attempt."""
+    if "MASTER_ADDR" not in os.environ:  # one process, started by itself
+        return distributed.HashStore()
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return distributed.TCPStore(host, port, is_master=rank == 0, timeout=STEP_TIMEOUT)
+    shared = distributed.TCPStore(host, port, is_master=False)
+    if rank == 0:
+        own = distributed.TCPStore(host, 0, is_master=True, timeout=STEP_TIMEOUT)
+        shared.set(PORT, str(own.port))
+        return own
+    for _ in range(CONNECT_ATTEMPTS):
+        published = int(shared.get(PORT))
+        try:
+            socket.create_connection((host, published), timeout=CONNECT_SECONDS).close()
+            return distributed.TCPStore(host, published, is_master=False, timeout=STEP_TIMEOUT)
+        except OSError:
+            time.sleep(CONNECT_SECONDS)
+    raise RankLost(f"rank 0 does not answer at {host}", hint="check the network between the machines")
 
 
 def local_rank() -> int:

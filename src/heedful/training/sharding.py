@@ -89,7 +89,7 @@ class Shards:
         self.objective.set_requires_gradient_sync(last)
 
     def gather(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Whole tensors on the CPU, from the parts of all ranks; names may have a suffix, as the states of an optimizer have."""
+        """Whole tensors on the CPU, from the parts of all ranks; names may have a suffix, as optimizer states have."""
         whole: dict[int, Tensor] = {}
         for name, part in tensors.items():
             if id(part) not in whole:
