@@ -15,5 +15,7 @@ MAX_BEAM = 10_000  # hypotheses per sentence
 MAX_THREADS = 1024
 MAX_PROCESSES = 1024  # on one machine
 MAX_RESAMPLES = 10**6  # of the bootstrap
+MAX_NODES = 100_000  # machines of a plan
+MAX_GPUS = 1024  # of a machine
 MAX_NUMBER = 1e9  # learning rates, weights of losses
 MIN_EPSILON = 1e-16  # added to a denominator in float32: far below it, the square of a small gradient is 0 and 0 / 0 is NaN

@@ -411,6 +411,7 @@ def make_trainer(
         model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))
+    build.fill_structure(config, model)
     placed = place_vectors(config, model, tokenizers, progress)
     model = model.to(device)
     task = build.make_task(config, model, tokenizers, corpora)

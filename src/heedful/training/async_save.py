@@ -35,7 +35,7 @@ class Snapshots:
                 snapshot[stem][name] = copies[view]
         if not any(tensor.is_cuda for named in tensors.values() for tensor in named.values()):
             return snapshot, lambda: None
-        event = torch.cuda.Event()
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return snapshot, event.synchronize
 

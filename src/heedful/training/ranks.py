@@ -158,7 +158,7 @@ class Exchange:
     def finish(self) -> None:
         self.work.wait()
         total = self.sent.to(self.flat.device)[: self.count]
-        parts = total.split([tensor.numel() for tensor in self.tensors])
+        parts = torch.split(total, [tensor.numel() for tensor in self.tensors])
         for tensor, part in zip(self.tensors, parts, strict=True):
             tensor.detach().copy_(part.view_as(tensor))
 

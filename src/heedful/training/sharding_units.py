@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from heedful.nn.torch_private import TorchDispatchMode, storage_id, tree_leaves
 
 
-class WeightUses(TorchDispatchMode):
+class WeightUses(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records, while a model runs, the modules that use their weights while their block is not running."""
 
     def __init__(self, blocks: Sequence[nn.Module]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.owners: dict[int, tuple[nn.Module, nn.Module]] = {}  # of each weight: its module and its innermost block
         for block in blocks:
             for module in block.modules():
