@@ -21,7 +21,7 @@ from heedful.cli.output import (
     print_text,
     table,
 )
-from heedful.config.bounds import MAX_COUNT, MAX_GPUS, MAX_NODES, MAX_NUMBER
+from heedful.config.bounds import MAX_COUNT, MAX_GPUS, MAX_NODES, MAX_NUMBER, MAX_PROCESSES
 
 if TYPE_CHECKING:
     from heedful.runs.scaling import Cluster, Scaled
@@ -36,6 +36,12 @@ def train(
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder. Default: runs/<task>-<recipe>.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Estimate time and memory, without training.")] = False,
+    processes: Annotated[
+        int, typer.Option(min=1, max=MAX_PROCESSES, help="Processes to train with on this machine, one for each GPU.")
+    ] = 1,
+    max_restarts: Annotated[
+        int, typer.Option(min=0, max=MAX_COUNT, help="Restarts after a process was killed or crashed.")
+    ] = 0,
     nodes: Annotated[int | None, typer.Option(min=1, max=MAX_NODES, help="With --plan: machines to train on.")] = None,
     gpus: Annotated[int | None, typer.Option(min=1, max=MAX_GPUS, help="With --plan: GPUs of each machine.")] = None,
     node_link: Annotated[
@@ -58,6 +64,7 @@ def train(
     from heedful.runs.build import choose_device
     from heedful.runs.load import read_recipe
     from heedful.runs.plan import advise
+    from heedful.runs.processes import is_first_rank, is_rank, train_in_processes
     from heedful.runs.recipes import find_recipe, naming_folder
     from heedful.runs.scaling import scale_plan
     from heedful.runs.train import default_folder, plan_run, train_config
@@ -86,7 +93,15 @@ def train(
             print_message(long_run_warning(facts["training_seconds"], advice))
         return
     folder = run or default_folder(config, path)
+    if (processes > 1 or max_restarts) and not is_rank():
+        arguments = ["train", recipe, *(overrides or []), "--run", str(folder), *(["--device", device] if device else [])]
+        code = train_in_processes([*arguments, *(["--json"] if json else [])], processes, max_restarts, print_message)
+        if code:
+            raise typer.Exit(code)
+        return
     outcome = train_config(config, folder, recipe=path, device=device, watch=Stopwatch(start))
+    if not is_first_rank():
+        return
     if json:
         print_json(
             {

@@ -13,6 +13,7 @@ MAX_VOCAB = 10**7
 MAX_SMALL = 1000  # layers, heads, experts
 MAX_BEAM = 10_000  # hypotheses per sentence
 MAX_THREADS = 1024
+MAX_PROCESSES = 1024  # on one machine
 MAX_RESAMPLES = 10**6  # of the bootstrap
 MAX_NODES = 100_000  # machines of a plan
 MAX_GPUS = 1024  # of a machine

@@ -49,11 +49,13 @@ def resolve_as_stored(config: Run, stored: Run) -> Run:
 def allows_cuda_graphs(config: Run) -> bool:
     """Whether a training step can be captured, and few shapes occur.
 
-    Not with torch.compile, which captures graphs itself; not with activation checkpointing, which reads the state of the
-    random generator; not with a search in every update; not without padding, where most batches have a shape of their own."""
+    Not with FSDP, which gathers weights in every step; not with torch.compile, which captures graphs itself; not with
+    activation checkpointing, which reads the state of the random generator; not with a search in every update; not without
+    padding, where most batches have a shape of their own."""
     training = config.training
     unpadded = value_of(config, "data.pad_to_multiple_of") == 1
-    return not (training.compile or training.recompute or config.task.searches_in_updates or unpadded)
+    sharded = training.distributed == "fsdp"
+    return not (sharded or training.compile or training.recompute or config.task.searches_in_updates or unpadded)
 
 
 def multiplies_bf16(device: torch.device) -> bool:

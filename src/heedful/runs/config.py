@@ -26,7 +26,7 @@ from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
 
 MAY_DIFFER = tuple(  # when a run is continued
-    f"training.{name}" for name in ("steps", "minutes", "save_every", "validate_every", "trackers")
+    f"training.{name}" for name in ("steps", "minutes", "save_every", "validate_every", "trackers", "distributed", "async_save")
 )
 
 if TYPE_CHECKING:

@@ -53,6 +53,7 @@ class TaskConfig(Config):
 
     unit: ClassVar[str] = "tokens"  # what a batch is counted in: tokens, examples or actions
     architectures: ClassVar[tuple[Architecture, ...]]  # of the models that it trains
+    compares_rows: ClassVar[bool] = False  # whether the loss of an example depends on the other examples of its batch
     name: str
     """Task."""
 
