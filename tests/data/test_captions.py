@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(table: dict[str, Any]) -> list[LabeledImage | UnusableItem]:
-    reader = find_reader(CaptionsConfig(form="captions", train=table, valid=table), "train")
+    reader = find_reader(CaptionsConfig.model_validate({"form": "captions", "train": table, "valid": table}), "train")
     assert reader is not None
     return list(reader.images(FORM))
 
