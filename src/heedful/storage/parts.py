@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +33,8 @@ MAX_HEAD = 1024  # bytes of the first line of a part
 LISTED = 4  # missing ranges or shards in a message
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """One of `shards` shards, counted from 1."""
 
     number: int
@@ -46,7 +48,8 @@ class Shard(NamedTuple):
         return range(total * (self.number - 1) // self.shards, total * self.number // self.shards)
 
 
-class Parts(NamedTuple):
+@dataclass(frozen=True)
+class Parts:
     """The folder of an output; see the head of this file."""
 
     folder: Path
