@@ -19,6 +19,7 @@ import torch
 from workshop import heed, start_heed, write_recipe
 
 from heedful.training import facts
+from heedful.training.loop import Trainer
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -226,3 +227,18 @@ def test_a_batch_that_does_not_fit_is_split_and_recorded_with_the_same_gradient(
     assert one.keys() == other.keys() and len(one) > 10
     for name in one:
         torch.testing.assert_close(one[name], other[name], atol=1e-5, rtol=1e-4)
+
+
+def test_a_validation_that_fails_costs_no_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, rare = write_recipe(tmp_path), "training.save_every=100"
+    assert heed("train", recipe, rare, "--run", tmp_path / "whole") == 0
+
+    def short_of_memory(self: Trainer) -> None:
+        raise torch.OutOfMemoryError("as if")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "score", short_of_memory)
+        assert heed("train", recipe, rare, "--run", tmp_path / "run") == 6
+    assert last_checkpoint(tmp_path / "run") == 3
+    assert heed("train", recipe, rare, "--run", tmp_path / "run") == 0
+    assert weights(tmp_path / "run", 6) == weights(tmp_path / "whole", 6)
