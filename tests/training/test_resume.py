@@ -112,13 +112,24 @@ def test_raising_steps_continues_to_identical_weights(tmp_path: Path, overrides:
     assert weights(tmp_path / "parts", 6) == weights(tmp_path / "whole", 6)
 
 
-def test_a_flipped_bit_is_detected_and_the_previous_checkpoint_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def flip_a_bit(content: bytearray) -> None:
+    content[-100] ^= 1
+
+
+def zero_all(content: bytearray) -> None:
+    content[:] = bytes(len(content))
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, zero_all])
+def test_damage_is_detected_and_the_previous_checkpoint_used(
+    damage: Callable[[bytearray], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "training.steps=4", "--run", run) == 0
     assert heed("train", recipe, "training.steps=4", "--run", tmp_path / "whole") == 0
     damaged = run / "checkpoints" / "step-4" / "model.safetensors"
     content = bytearray(damaged.read_bytes())
-    content[-100] ^= 1
+    damage(content)
     damaged.write_bytes(content)
     capsys.readouterr()
     assert heed("train", recipe, "training.steps=6", "--run", run) == 0
