@@ -4,7 +4,8 @@
     python benchmarks/faults.py --only SIGTERM      cases whose name contains it
     python benchmarks/faults.py --jobs 4            four cases at a time (default: one for each core)
 
-The table goes to stdout; if all cases ran, also to benchmarks/results/faults.json and docs/reliability.md (faults_page.py).
+The table goes to stdout; without --only, also to benchmarks/results/faults.json and docs/reliability.md (faults_page.py), after
+every case, so that a run that is stopped has its results so far.
 Cases that mount a file system need root; without it they are skipped. The list of faults: faults_list.py.
 """
 
@@ -35,19 +36,22 @@ from faults_page import RESULTS, row
 from faults_page import main as write_page
 from faults_workshop import Case, Hang, new_sandbox, preload, trained_run
 
-GROUPS = (  # those that take longest first
-    faults_resume,
-    faults_saving,
+GROUPS = (
+    faults_hostile,
     faults_numbers,
     faults_files,
-    faults_disk,
-    faults_data,
-    faults_signals,
-    faults_hostile,
     faults_server,
     faults_streams,
+    faults_data,
+    faults_disk,
+    faults_signals,
+    faults_resume,
+    faults_saving,
 )
-CASES: list[Case] = [case for group in GROUPS for case in group.CASES]
+FIRST = ("random moments", "at every operation")  # they take minutes
+CASES: list[Case] = sorted(
+    (case for group in GROUPS for case in group.CASES), key=lambda case: not any(part in case.name for part in FIRST)
+)
 WIDTH = 110  # characters of the actual outcome
 
 
@@ -79,8 +83,22 @@ def run_all(chosen: list[int], jobs: int) -> list[dict[str, Any]]:
         for done in as_completed(running):
             found = done.result()
             rows[running[done]] = found
+            if len(chosen) == len(CASES):
+                store(list(rows.values()))
             print(row(str(found["number"]), found["case"], found["seen"][:WIDTH], found["verdict"]), flush=True)
-    return sorted(rows.values(), key=lambda one: (one["number"], one["case"]))
+    return list(rows.values())
+
+
+def count(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return {verdict: sum(one["verdict"] == verdict for one in rows) for verdict in ("right", "WRONG", "skipped")}
+
+
+def store(rows: list[dict[str, Any]]) -> None:
+    """Write the results so far, in the order of the list of faults, and the page."""
+    ordered = sorted(rows, key=lambda one: (one["number"], one["case"]))
+    about = {"date": date.today().isoformat(), "python": platform.python_version(), "cases_of_the_program": len(CASES)}
+    RESULTS.write_text(json.dumps(about | {"counts": count(rows), "cases": ordered}, indent=1, ensure_ascii=False) + "\n")
+    write_page()
 
 
 def main() -> int:
@@ -91,12 +109,8 @@ def main() -> int:
     chosen = [at for at, case in enumerate(CASES) if options.only in case.name]
     print(row("", "case", "actual", ""), row(*["---"] * 4), sep="\n", flush=True)
     rows = run_all(chosen, options.jobs)
-    counts = {verdict: sum(one["verdict"] == verdict for one in rows) for verdict in ("right", "WRONG", "skipped")}
+    counts = count(rows)
     print(f"\n{len(rows)} cases: {', '.join(f'{count} {verdict}' for verdict, count in counts.items() if count)}")
-    if not options.only:
-        about = {"date": date.today().isoformat(), "python": platform.python_version(), "counts": counts}
-        RESULTS.write_text(json.dumps(about | {"cases": rows}, indent=1, ensure_ascii=False) + "\n")
-        write_page()
     return 1 if counts["WRONG"] or not rows else 0
 
 

@@ -20,10 +20,12 @@ WIDTH = 220  # characters of what was seen
 def reliability_page(results: dict[str, Any]) -> str:
     counts = results["counts"]
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
+    done, total = len(results["cases"]), results["cases_of_the_program"]
+    ran = f"{done}" if done == total else f"{done} of {total}"
     sections = [section(number, fault, results["cases"]) for number, fault in FAULTS.items()]
     return (
         "# Reliability\n\nFaults are injected into whole commands, each in a folder of its own: "
-        f"{len(results['cases'])} cases, {counts['right']} as expected, {counts['WRONG']} not{skipped} ({results['date']}). "
+        f"{ran} cases, {counts['right']} as expected, {counts['WRONG']} not{skipped} ({results['date']}). "
         "`make faults` runs them and writes this page; cases with a full disk mount one and need root. Signals, failing disks "
         "and failing memory are injected into a child process, so the package itself has no code for it. The fast tests named "
         'under each table run in `make test`.\n\n"Identical" compares weights and optimizer state, bit for bit, with those of '
