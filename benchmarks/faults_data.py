@@ -136,7 +136,12 @@ def other_counts(sandbox: Sandbox) -> Outcome:
     return expect(sandbox.injected(no_fault, "train", recipe, files, "--run", "run"), 3, message="error: ")
 
 
-CHANGES = {"truncated": truncate, "changed": change_a_word, "reordered": reorder, "deleted": Path.unlink}
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "truncated": truncate,
+    "changed": change_a_word,
+    "reordered": reorder,
+    "deleted": Path.unlink,
+}
 PAIRS = "".join(f"w{number % 20} w3\tw3 w{number % 20}\n" for number in range(60)).encode()
 CASES = [
     *(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from faults_workshop import Case, Finished, Outcome, Sandbox, expect, last_step, no_fault, weights
+from faults_workshop import Case, Finished, Outcome, Sandbox, expect, last_step, no_fault, patch, weights
 
 STEPS = 20
 TRAIN = ("train", "recipe.toml", "training.validate_every=10", "--run", "run", "--device", "cpu")
@@ -39,7 +39,7 @@ def in_loss(change: Callable[[int, Any], Any]) -> None:
     """Replace the loss to minimize by change(call, loss)."""
     from heedful.training.loop import Trainer
 
-    own, calls = Trainer.loss, 0
+    calls = 0
 
     def loss(trainer: Trainer, batch: Any) -> Any:
         nonlocal calls
@@ -47,14 +47,14 @@ def in_loss(change: Callable[[int, Any], Any]) -> None:
         objective = own(trainer, batch)
         return objective._replace(minimize=replace(objective.minimize, total=change(calls, objective.minimize.total)))
 
-    Trainer.loss = loss  # type: ignore[method-assign]
+    own = patch(Trainer, "loss", loss)
 
 
 def in_forward(act: Callable[[], object], at: int = AT) -> None:
     """Call act() before the forward pass of a step."""
     from heedful.training.loop import Trainer
 
-    own, calls = Trainer.loss, 0
+    calls = 0
 
     def loss(trainer: Trainer, batch: Any) -> Any:
         nonlocal calls
@@ -63,7 +63,7 @@ def in_forward(act: Callable[[], object], at: int = AT) -> None:
             act()
         return own(trainer, batch)
 
-    Trainer.loss = loss  # type: ignore[method-assign]
+    own = patch(Trainer, "loss", loss)
 
 
 def in_backward(act: Callable[[], object]) -> None:
@@ -94,7 +94,7 @@ def in_validation(act: Callable[[], object]) -> None:
     """In the first validation."""
     from heedful.training.loop import Trainer
 
-    own, calls = Trainer.score, 0
+    calls = 0
 
     def score(trainer: Trainer) -> Any:
         nonlocal calls
@@ -103,7 +103,7 @@ def in_validation(act: Callable[[], object]) -> None:
             act()
         return own(trainer)
 
-    Trainer.score = score  # type: ignore[method-assign]
+    own = patch(Trainer, "score", score)
 
 
 PHASES = {"forward": in_forward, "backward": in_backward, "optimizer step": in_step, "validation": in_validation}
@@ -147,7 +147,7 @@ def poison_sentence(sandbox: Sandbox) -> Outcome:
     def poison() -> None:
         from heedful.training.loop import Trainer
 
-        own, poisoned = Trainer.loss, list[int]()
+        poisoned = list[int]()
 
         def loss(trainer: Trainer, batch: Any) -> Any:
             sentences = [[token for token in row if token] for row in batch.source.tolist()]
@@ -156,7 +156,7 @@ def poison_sentence(sandbox: Sandbox) -> Outcome:
             factor = float("nan") if poisoned in sentences else 1.0
             return objective._replace(minimize=replace(objective.minimize, total=objective.minimize.total * factor))
 
-        Trainer.loss = loss  # type: ignore[method-assign]
+        own = patch(Trainer, "loss", loss)
 
     done = train(sandbox, poison)
     return expect(done, 0, also=skipped_updates(sandbox) >= 2 and all_finite(sandbox))
@@ -168,7 +168,7 @@ def bad_gradient(sandbox: Sandbox) -> Outcome:
     def poison() -> None:
         from heedful.training import loop
 
-        own, calls = loop.apply_gradients, 0
+        calls = 0
 
         def apply_gradients(model: Any, *arguments: Any) -> Any:
             nonlocal calls
@@ -177,7 +177,7 @@ def bad_gradient(sandbox: Sandbox) -> Outcome:
                 next(p.grad for p in model.parameters() if p.grad is not None).view(-1)[0] = float("nan")
             return own(model, *arguments)
 
-        loop.apply_gradients = apply_gradients
+        own = patch(loop, "apply_gradients", apply_gradients)
 
     done = train(sandbox, poison)
     return expect(done, 0, also=skipped_updates(sandbox) == 1 and all_finite(sandbox))
@@ -189,7 +189,7 @@ def bad_metric(sandbox: Sandbox) -> Outcome:
     def poison() -> None:
         from heedful.training.loop import Trainer
 
-        own, calls = Trainer.score, 0
+        calls = 0
 
         def score(trainer: Trainer) -> Any:
             nonlocal calls
@@ -199,7 +199,7 @@ def bad_metric(sandbox: Sandbox) -> Outcome:
                 trainer.metrics = {name: float("nan") for name in trainer.metrics}
             return validation
 
-        Trainer.score = score  # type: ignore[method-assign]
+        own = patch(Trainer, "score", score)
 
     done = train(sandbox, poison)
     best = (sandbox.folder / "run" / "checkpoints" / "best").readlink().name
@@ -240,7 +240,7 @@ def memory_in_search(sandbox: Sandbox) -> Outcome:
     def fail() -> None:
         from heedful.search.engine import Engine
 
-        Engine.step = lambda engine: out_of_memory()  # type: ignore[method-assign]
+        patch(Engine, "step", lambda engine: out_of_memory())
 
     sandbox.trained_run_copy()
     done = sandbox.injected(fail, "translate", "run", "source.txt", "--device", "cpu")
@@ -265,7 +265,7 @@ def lost_gpu(command: tuple[str, ...], sandbox: Sandbox) -> Outcome:
     def fail() -> None:
         from heedful.search.engine import Engine
 
-        Engine.step = lambda engine: lose()  # type: ignore[method-assign]
+        patch(Engine, "step", lambda engine: lose())
 
     sandbox.trained_run_copy()
     return expect(sandbox.injected(fail, *command), 75, message="uncorrectable ECC error")

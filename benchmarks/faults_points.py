@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from faults_workshop import patch
+
 WRITES = os.O_WRONLY | os.O_RDWR
 CHANGES = ("os.mkdir", "os.rename", "os.symlink", "os.remove", "os.rmdir", "os.chmod")
 FLUSH, HALF = "heedful.fsync", "heedful.half"
@@ -26,7 +28,7 @@ def watch_save(save: int, act: Act) -> None:
     """Call act(number, name) before every change of the disk in the given save (1: the first) of this process."""
     from heedful.training.loop import Trainer
 
-    own, saves, number, active = Trainer.save, 0, 0, False
+    saves, number, active = 0, 0, False
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal number, active
@@ -40,7 +42,7 @@ def watch_save(save: int, act: Act) -> None:
             finally:
                 active = True
 
-    def watched(trainer: Any) -> Path:
+    def watched(trainer: Any) -> Any:
         nonlocal saves, active
         saves += 1
         active = saves == save
@@ -49,7 +51,7 @@ def watch_save(save: int, act: Act) -> None:
         finally:
             active = False
 
-    Trainer.save = watched  # type: ignore[method-assign]
+    own = patch(Trainer, "save", watched)
     announce_flushes()
     announce_halves()
     sys.addaudithook(hook)
@@ -81,14 +83,12 @@ def short(path: Any) -> str:
 
 
 def announce_flushes() -> None:
-    own = os.fsync
-
     def fsync(descriptor: Any) -> None:
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
         sys.audit(FLUSH, Path(f"/proc/self/fd/{number}").readlink())
         own(number)
 
-    os.fsync = fsync
+    own = patch(os, "fsync", fsync)
 
 
 def announce_halves() -> None:
@@ -97,8 +97,6 @@ def announce_halves() -> None:
 
     from heedful.storage import writing
     from heedful.training import checkpoint
-
-    write_bytes, save_file = writing.write_bytes, checkpoint.save_file
 
     def write_in_halves(path: Path, content: bytes) -> None:
         path.write_bytes(content[: len(content) // 2])
@@ -115,7 +113,8 @@ def announce_halves() -> None:
             raise SafetensorError(f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})") from error
         path.write_bytes(content)
 
-    writing.write_bytes, checkpoint.save_file = write_in_halves, save_in_halves
+    write_bytes = patch(writing, "write_bytes", write_in_halves)
+    save_file = patch(checkpoint, "save_file", save_in_halves)
 
 
 def record_points(path: Path, save: int = 1) -> None:

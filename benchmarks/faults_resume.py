@@ -10,12 +10,13 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import kill
 from faults_files import flip
 from faults_numbers import in_forward
 from faults_saving import newest_step
-from faults_workshop import ROOT, STEPS, Case, Outcome, Running, Sandbox, expect, last_step, no_fault, weights
+from faults_workshop import ROOT, STEPS, Case, Outcome, Running, Sandbox, expect, last_step, no_fault, patch, weights
 
 sys.path.append(str(ROOT / "tests"))  # tiny data of every task
 
@@ -119,8 +120,7 @@ def changed_torch(sandbox: Sandbox) -> Outcome:
     def pretend() -> None:
         from heedful.training import environment
 
-        own = environment.installed_version
-        environment.installed_version = lambda package: "99.0" if package == "torch" else own(package)  # type: ignore[assignment]
+        own: Any = patch(environment, "installed_version", lambda package: "99.0" if package == "torch" else own(package))
 
     sandbox.trained_run_copy()
     done = sandbox.injected(pretend, "train", "run", f"training.steps={STEPS + 5}", "--device", "cpu")

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from faults_workshop import Case, Finished, Outcome, Running, Sandbox, no_fault, read_from_start
+from faults_workshop import Case, Finished, Outcome, Running, Sandbox, no_fault, patch, read_from_start
 
 STEP = 0.02  # seconds of a decoding step of a slowed model
 GOOD = {"inputs": "w1 w2"}
@@ -63,13 +63,11 @@ def server(sandbox: Sandbox, *options: str, fault: Callable[[], object] = no_fau
 def slow_down() -> None:
     from heedful.search.engine import Engine
 
-    own = Engine.step
-
     def step(engine: Engine) -> None:
         time.sleep(STEP)
         own(engine)
 
-    Engine.step = step  # type: ignore[method-assign]
+    own = patch(Engine, "step", step)
 
 
 def end(sandbox: Sandbox, running: Running) -> Finished:
@@ -147,14 +145,12 @@ def poison_text(sandbox: Sandbox) -> Outcome:
     def poison() -> None:
         from heedful.text.tokenizer import Tokenizer
 
-        own = Tokenizer.encode
-
-        def encode(tokenizer: Tokenizer, text: str, *rest: Any, **options: Any) -> list[int]:
+        def encode(tokenizer: Tokenizer, text: str, *rest: Any, **options: Any) -> Any:
             if "w13" in text:
                 raise RuntimeError("poison")
             return own(tokenizer, text, *rest, **options)
 
-        Tokenizer.encode = encode  # type: ignore[method-assign]
+        own = patch(Tokenizer, "encode", encode)
         slow_down()
 
     with server(sandbox, fault=poison) as one:

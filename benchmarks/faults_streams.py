@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from faults_workshop import STEPS, Case, Outcome, Sandbox, expect, last_step, no_fault
+from faults_workshop import STEPS, Case, Outcome, Sandbox, expect, last_step, no_fault, patch
 
 ESCAPE = "\x1b]0;pwned\x07"
 
@@ -65,8 +66,7 @@ def full_log(sandbox: Sandbox) -> Outcome:
     def fill() -> None:
         from heedful.training import metrics_log
 
-        own = metrics_log.append_line
-        metrics_log.append_line = lambda path, line: own(Path("/dev/full"), line)
+        own: Any = patch(metrics_log, "append_line", lambda path, line: own(Path("/dev/full"), line))
 
     done = sandbox.injected(fill, "train", "run", f"training.steps={STEPS + 5}", "--device", "cpu")
     again = sandbox.injected(no_fault, "train", "run", f"training.steps={STEPS + 5}", "--device", "cpu")

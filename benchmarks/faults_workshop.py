@@ -70,10 +70,10 @@ class Finished(NamedTuple):
 
     @property
     def message_line(self) -> str:
-        """The first error line, or else the last line of output."""
+        """The first error line, or else, after success, the last line of output."""
         lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip() and not line.startswith("step ")]
         errors = [line for line in lines if line.startswith(("error:", "stopped:"))]
-        return (errors or lines[-1:] or ["nothing"])[0]
+        return (errors or (lines[-1:] if self.code == 0 else []) or ["no message"])[0]
 
 
 class Outcome(NamedTuple):
@@ -260,6 +260,13 @@ def main() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
     return 0
+
+
+def patch(owner: Any, name: str, value: Any) -> Any:
+    """Replace an attribute of a class or module and return the old one; called in a child process."""
+    own = getattr(owner, name)
+    setattr(owner, name, value)
+    return own
 
 
 def no_fault() -> None:
