@@ -62,7 +62,7 @@ docs: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_cpu.py
 
-# Fault injection: cases that need a second process, a signal, minutes, or (as root) a mount; prints expected and actual results.
+# Fault injection: kills, signals, failing disks, damaged files; some cases mount a disk, as root. Writes docs/reliability.md.
 faults: $(STAMP)
 	$(BIN)/python benchmarks/faults.py
 

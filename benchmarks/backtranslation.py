@@ -77,9 +77,10 @@ def experiment(data: Path, folder: Path, options: argparse.Namespace) -> dict[st
     seconds["backtranslate"] = round(time.monotonic() - started, 1)
     seconds["baseline"] = train("baseline", folder, data, [genuine], '["en", "de"]', options)
     seconds["augmented"] = train("augmented", folder, data, [genuine, synthetic], '["en", "de"]', options)
+    compared: list[str | Path] = ["--against", folder / "baseline"]
     scores = {
         name: json.loads(heed("evaluate", folder / name, "--json", *more, capture=True))
-        for name, more in (("reverse", []), ("baseline", []), ("augmented", ["--against", folder / "baseline"]))
+        for name, more in (("reverse", compared[:0]), ("baseline", compared[:0]), ("augmented", compared))
     }
     comparison = scores["augmented"]["comparison"]["bleu"]
     return {

@@ -111,7 +111,7 @@ def prepare(folder: Path, pairs: int) -> dict[str, Any]:
     def first_update() -> None:
         stream = task.stream(0, 0)
         objective = task.loss(model, next(stream).batch)
-        (objective.minimize.total / objective.minimize.count).backward()
+        (objective.minimize.total / objective.minimize.count).backward()  # type: ignore[no-untyped-call]
         stream.close()
 
     stages.measure("first_update", first_update)

@@ -1,73 +1,116 @@
-"""Faults that need a second process, a signal, a mount or minutes: each case in its own folder, expected and actual outcome.
+"""Faults injected into whole commands: each case in its own folder, expected and actual outcome.
 
-    python benchmarks/faults.py                 all cases; exit 1 if any fails
-    python benchmarks/faults.py --only SIGTERM  cases whose name contains it
+    python benchmarks/faults.py                     all cases; exit 1 if any fails
+    python benchmarks/faults.py --only SIGTERM      cases whose name contains it
+    python benchmarks/faults.py --jobs 4            four cases at a time (default: one for each core)
 
-The table goes to stdout, and to benchmarks/results/faults.json if all cases ran. Cases that mount a file system need root;
-without it they are skipped.
+The table goes to stdout; without --only, also to benchmarks/results/faults.json and docs/reliability.md (faults_page.py), after
+every case, so that a run that is stopped has its results so far.
+Cases that mount a file system need root; without it they are skipped. The list of faults: faults_list.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import date
-from pathlib import Path
+from typing import Any
 
 import faults_data
 import faults_disk
+import faults_files
 import faults_hostile
+import faults_numbers
+import faults_resume
+import faults_saving
+import faults_server
 import faults_signals
 import faults_streams
-from faults_workshop import Case, Hang, new_sandbox
+from faults_page import RESULTS, row
+from faults_page import main as write_page
+from faults_workshop import Case, Hang, new_sandbox, preload, trained_run
 
-RESULTS = Path(__file__).parent / "results" / "faults.json"
-GROUPS = (faults_data, faults_disk, faults_signals, faults_streams, faults_hostile)
+GROUPS = (
+    faults_hostile,
+    faults_numbers,
+    faults_files,
+    faults_server,
+    faults_streams,
+    faults_data,
+    faults_disk,
+    faults_signals,
+    faults_resume,
+    faults_saving,
+)
+FIRST = ("random moments", "at every operation")  # they take minutes
+CASES: list[Case] = sorted(
+    (case for group in GROUPS for case in group.CASES), key=lambda case: not any(part in case.name for part in FIRST)
+)
 WIDTH = 110  # characters of the actual outcome
 
 
-def run_case(case: Case) -> dict[str, str | float]:
-    started = time.monotonic()
+def run_case(at: int) -> dict[str, Any]:
+    case, started = CASES[at], time.monotonic()
     if case.needs_root and os.geteuid() != 0:
         verdict, text = "skipped", "needs root, for a mount"
     else:
         try:
             with new_sandbox() as sandbox:
                 outcome = case.run(sandbox)
-            verdict, text = ("right" if outcome.right else "WRONG"), outcome.text
+                verdict, text = ("right" if outcome.right else "WRONG"), sandbox.plain(outcome.text)
         except Hang as error:
             verdict, text = "WRONG", str(error)
         except Exception as error:
             verdict, text = "WRONG", f"the case itself failed: {error!r}"
     seconds = round(time.monotonic() - started, 1)
-    return {"case": case.name, "expected": case.expected, "verdict": verdict, "seen": text, "seconds": seconds}
+    found = {"number": case.number, "case": case.name, "expected": case.expected, "verdict": verdict, "seen": text}
+    return found | {"seconds": seconds}
 
 
-def row(*cells: str) -> str:
-    escaped = [cell.replace("|", "\\|") for cell in cells]
-    return f"| {' | '.join(escaped)} |"
+def run_all(chosen: list[int], jobs: int) -> list[dict[str, Any]]:
+    """Run cases, some at a time, and print each; in the order of the list of faults."""
+    preload()
+    trained_run()  # for all processes
+    rows: dict[int, dict[str, Any]] = {}
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), max_tasks_per_child=None) as pool:
+        running = {pool.submit(run_case, at): at for at in chosen}
+        for done in as_completed(running):
+            found = done.result()
+            rows[running[done]] = found
+            if len(chosen) == len(CASES):
+                store(list(rows.values()))
+            print(row(str(found["number"]), found["case"], found["seen"][:WIDTH], found["verdict"]), flush=True)
+    return list(rows.values())
+
+
+def count(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return {verdict: sum(one["verdict"] == verdict for one in rows) for verdict in ("right", "WRONG", "skipped")}
+
+
+def store(rows: list[dict[str, Any]]) -> None:
+    """Write the results so far, in the order of the list of faults, and the page."""
+    ordered = sorted(rows, key=lambda one: (one["number"], one["case"]))
+    about = {"date": date.today().isoformat(), "python": platform.python_version(), "cases_of_the_program": len(CASES)}
+    RESULTS.write_text(json.dumps(about | {"counts": count(rows), "cases": ordered}, indent=1, ensure_ascii=False) + "\n")
+    write_page()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Faults: expected and actual outcome.")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    only = parser.parse_args().only
-    cases = [case for group in GROUPS for case in group.CASES if only in case.name]
-    print(row("case", "expected", "actual", ""), row(*["---"] * 4), sep="\n", flush=True)
-    rows = []
-    for case in cases:
-        results = run_case(case)
-        rows.append(results)
-        print(row(case.name, case.expected, str(results["seen"])[:WIDTH], str(results["verdict"])), flush=True)
-    counts = {verdict: sum(one["verdict"] == verdict for one in rows) for verdict in ("right", "WRONG", "skipped")}
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time")
+    options = parser.parse_args()
+    chosen = [at for at, case in enumerate(CASES) if options.only in case.name]
+    print(row("", "case", "actual", ""), row(*["---"] * 4), sep="\n", flush=True)
+    rows = run_all(chosen, options.jobs)
+    counts = count(rows)
     print(f"\n{len(rows)} cases: {', '.join(f'{count} {verdict}' for verdict, count in counts.items() if count)}")
-    if not only:
-        about = {"date": date.today().isoformat(), "python": platform.python_version(), "counts": counts}
-        RESULTS.write_text(json.dumps(about | {"cases": rows}, indent=1, ensure_ascii=False) + "\n")
     return 1 if counts["WRONG"] or not rows else 0
 
 

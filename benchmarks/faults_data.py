@@ -1,8 +1,14 @@
-"""Data faults: pipes, encodings, very long lines and words."""
+"""Data faults: pipes, encodings, very long lines and words, files that change while they are in use."""
 
 from __future__ import annotations
 
-from faults_workshop import Case, Outcome, Sandbox, expect
+import gzip
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from faults_workshop import Case, Outcome, Sandbox, expect, no_fault, weights
 
 MEMORY = 1500  # megabytes that training with one very long line may use
 
@@ -67,6 +73,15 @@ def long_line(sandbox: Sandbox) -> Outcome:
     return expect(done, 0, message="too long", also=done.megabytes < MEMORY)
 
 
+def gzip_bomb(sandbox: Sandbox) -> Outcome:
+    recipe = sandbox.recipe()
+    with gzip.open(sandbox.folder / "other.tsv.gz", "wb", compresslevel=1) as file:
+        for _ in range(2048):
+            file.write(bytes(1 << 20))
+    done = sandbox.injected(no_fault, "train", recipe, "data.train={tsv='other.tsv.gz'}", "--run", "run", "--device", "cpu")
+    return expect(done, 3, message="error: ", also=done.megabytes < MEMORY)
+
+
 def long_word(sandbox: Sandbox) -> Outcome:
     recipe = sandbox.recipe()
     with (sandbox.folder / "pairs.tsv").open("a") as file:
@@ -75,15 +90,79 @@ def long_word(sandbox: Sandbox) -> Outcome:
     return expect(sandbox.heed("train", recipe, *overrides, "--run", "run", "--device", "cpu", limit=60), 0)
 
 
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:700])
+
+
+def change_a_word(path: Path) -> None:
+    path.write_text(path.read_text().replace("w1 ", "w2 ", 1))
+
+
+def reorder(path: Path) -> None:
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+
+
+def changed_data(change: Callable[[Path], object], sandbox: Sandbox) -> Outcome:
+    """After the first checkpoint. The run has its own copy; to continue it later, the data must be as before."""
+    recipe, data = sandbox.recipe(), sandbox.folder / "pairs.tsv"
+    original = data.read_bytes()
+    running = sandbox.fork(no_fault, "train", recipe, "--run", "run", "--device", "cpu")
+    saved = running.wait_for(lambda: (sandbox.folder / "run/checkpoints/step-5/MANIFEST.json").exists())
+    change(data)
+    running.send(signal.SIGTERM)
+    stopped = sandbox.finish(running)
+    again = sandbox.injected(no_fault, "train", "run", "--device", "cpu")
+    data.write_bytes(original)
+    done = sandbox.injected(no_fault, "train", "run", "--device", "cpu")
+    whole = sandbox.injected(no_fault, "train", recipe, "--run", "whole", "--device", "cpu")
+    same = weights(sandbox.folder / "run") == weights(sandbox.folder / "whole")
+    return expect(again, 3, message="pairs.tsv", also=saved and stopped.code == 75 and same and done.code == whole.code == 0)
+
+
+def invalid_data(content: bytes, code: int, message: str, sandbox: Sandbox) -> Outcome:
+    recipe = sandbox.recipe()
+    sandbox.write("other.tsv", content)
+    done = sandbox.injected(
+        no_fault, "train", recipe, "data.train={tsv='other.tsv'}", "training.steps=2", "--run", "run", "--device", "cpu"
+    )
+    return expect(done, code, message=message)
+
+
+def other_counts(sandbox: Sandbox) -> Outcome:
+    recipe = sandbox.recipe()
+    lines = (sandbox.folder / "target.txt").read_text().splitlines(keepends=True)
+    sandbox.write("short.txt", "".join(lines[:-1]))
+    files = "data.train={source='source.txt',target='short.txt'}"
+    return expect(sandbox.injected(no_fault, "train", recipe, files, "--run", "run"), 3, message="error: ")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "truncated": truncate,
+    "changed": change_a_word,
+    "reordered": reorder,
+    "deleted": Path.unlink,
+}
+PAIRS = "".join(f"w{number % 20} w3\tw3 w{number % 20}\n" for number in range(60)).encode()
 CASES = [
-    Case("translate, a pipe as file", "exit 0, a line for each of 3", translate_pipe),
-    Case("translate, /dev/stdin as file", "exit 0, a line for each of 60", translate_stdin_by_name),
-    Case("evaluate, pipes as files", "the scores of the files", evaluate_pipes),
-    Case("data check, pipes as files", "exit 0, 60 pairs", check_pipes),
-    Case("data check, a FIFO", "exit 0, 60 pairs", check_fifo),
-    Case("train, a FIFO", "exit 3 at once", train_fifo),
-    Case("train, Latin-1", "exit 3 with the iconv command", train_latin1),
-    Case("train, UTF-16", "exit 3 with the iconv command", train_utf16),
-    Case("train, a line of 48 MB", f"skipped, below {MEMORY} MB", long_line),
-    Case("train, a word of 400,000 letters", "exit 0 within 60 s", long_word),
-]
+    *(
+        Case(11, f"train, the data is {name} during the run", "exit 3 when it is continued; with the data, identical weights",
+             partial(changed_data, change))
+        for name, change in CHANGES.items()
+    ),
+    Case(11, "train, an empty file", "exit 3, one sentence", partial(invalid_data, b"", 3, "other.tsv is empty")),
+    Case(11, "train, a line that is not UTF-8", "skipped and reported",
+         partial(invalid_data, PAIRS + b"t\xffo\tdue\n", 0, "1 line that is not UTF-8, skipped")),
+    Case(11, "train, NUL in a line", "exit 0 or 3, one sentence", partial(invalid_data, PAIRS + b"a\0b\tc\n", 0, "")),
+    Case(11, "train, one target line fewer than source lines", "exit 3, one sentence", other_counts),
+    Case(11, "train, 2 GB of zeros in a gzip file of 2 MB", f"exit 3 within {MEMORY} MB", gzip_bomb),
+    Case(11, "translate, a pipe as file", "exit 0, a line for each of 3", translate_pipe),
+    Case(11, "translate, /dev/stdin as file", "exit 0, a line for each of 60", translate_stdin_by_name),
+    Case(11, "evaluate, pipes as files", "the scores of the files", evaluate_pipes),
+    Case(11, "data check, pipes as files", "exit 0, 60 pairs", check_pipes),
+    Case(11, "data check, a FIFO", "exit 0, 60 pairs", check_fifo),
+    Case(11, "train, a FIFO", "exit 3 at once", train_fifo),
+    Case(11, "train, Latin-1", "exit 3 with the iconv command", train_latin1),
+    Case(11, "train, UTF-16", "exit 3 with the iconv command", train_utf16),
+    Case(11, "train, a line of 48 MB", f"skipped, below {MEMORY} MB", long_line),
+    Case(11, "train, a word of 400,000 letters", "exit 0 within 60 s", long_word),
+]  # fmt: skip

@@ -80,6 +80,7 @@ def unmounted_checkpoints(sandbox: Sandbox) -> Outcome:
 CASES = [
     *(
         Case(
+            7,
             f"{command.split()[1]}, checkpoints with mode {mode:03o}",
             "exit 4, one sentence, and the run is unchanged",
             partial(unreadable_checkpoints, mode, command),
@@ -87,9 +88,10 @@ CASES = [
         for mode in (0o000, 0o444)
         for command in (TRAIN, TRANSLATE)
     ),
-    Case("train, the disk of the checkpoints is not mounted", "exit 4, and the run is unchanged", unmounted_checkpoints),
+    Case(7, "train, the disk of the checkpoints is not mounted", "exit 4, and the run is unchanged", unmounted_checkpoints),
     *(
         Case(
+            4,
             f"train, a full disk of {size} kB",
             "exit 4, one sentence, no temporary files",
             partial(full_disk, size),
@@ -97,5 +99,5 @@ CASES = [
         )
         for size in SIZES
     ),
-    Case("train, the cache is truncated", "a documented exit code, and another run works", truncated_cache),
+    Case(11, "train, the cache is truncated", "a documented exit code, and another run works", truncated_cache),
 ]

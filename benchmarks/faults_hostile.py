@@ -1,14 +1,18 @@
-"""Untrusted runs: configs with huge sizes, invalid tokenizers, files of two runs in one folder."""
+"""Untrusted runs: configs with huge sizes, pickles, headers that lie, invalid tokenizers, files of two runs in one folder."""
 
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import re
+import struct
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from faults_workshop import STEPS, Case, Outcome, Sandbox, expect
+from faults_workshop import STEPS, Case, Outcome, Sandbox, expect, no_fault
 
 MEMORY = 2000  # megabytes
 SECONDS = 30
@@ -81,18 +85,98 @@ def deep_override(sandbox: Sandbox) -> Outcome:
     )
 
 
+class Evil:
+    """Unpickling it runs a command."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, ("touch pwned",)
+
+
+def header(text: str, data: bytes = b"", length: int | None = None) -> bytes:
+    """A safetensors file: the length of the header, the header, the data."""
+    return struct.pack("<Q", len(text) if length is None else length) + text.encode() + data
+
+
+ONE = '"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+WEIGHTS: dict[str, Callable[[], bytes]] = {
+    "a pickle that runs a command": lambda: pickle.dumps(Evil()),
+    "two tensors that overlap": lambda: header(f"{{{ONE},{ONE.replace('w', 'v', 1)}}}", b"1234"),
+    "a tensor of 40 GB in 4 bytes": lambda: header(ONE.join("{}").replace("[1]", "[9999999999]"), b"1234"),
+    "an unknown type": lambda: header(ONE.join("{}").replace("F32", "NAN"), b"1234"),
+    "a header of 2 GB in 20 bytes": lambda: header("{}", bytes(10), length=1 << 31),
+    "a header nested 3,000 deep": lambda: header("[" * 3000),
+}
+
+
+def forge(run: Path, content: bytes, size: int | None = None) -> None:
+    """Replace the weights of every checkpoint, with a manifest that matches them; size: that of a sparse file."""
+    from heedful.storage.manifest import NAME
+    from heedful.training.manifest import read_manifest, record
+
+    folders = [path for path in (run / "checkpoints").glob(f"step-{STEPS}" if size else "step-*") if path.is_dir()]
+    assert folders, f"{run} has checkpoints"
+    for folder in folders:
+        path, manifest = folder / "model.safetensors", read_manifest(folder)
+        path.write_bytes(content)
+        if size is not None:
+            os.truncate(path, size)
+        files = dict(manifest.files) | {path.name: record(path)}
+        (folder / NAME).write_text(manifest.model_copy(update={"files": files}).render())
+
+
+def hostile_weights(content: Callable[[], bytes], command: str, sandbox: Sandbox) -> Outcome:
+    run = sandbox.trained_run_copy()
+    forge(run, content())
+    arguments = ("translate", "run", "source.txt") if command == "translate" else ("train", "run")
+    done = sandbox.injected(no_fault, *arguments, "--device", "cpu", limit=60)
+    safe = done.megabytes < MEMORY and not list(sandbox.folder.rglob("pwned"))
+    return expect(done, 4, message="is not a safetensors file", also=safe)
+
+
+def hostile_size(sandbox: Sandbox) -> Outcome:
+    """A sparse file whose header has 2 GB."""
+    forge(sandbox.trained_run_copy(), header("{}", length=1 << 31), size=(1 << 31) + 64)
+    done = sandbox.injected(no_fault, "translate", "run", "source.txt", "--device", "cpu", limit=120)
+    return expect(done, 4, message="is not a safetensors file", also=done.megabytes < MEMORY)
+
+
+def other_vocabulary(sandbox: Sandbox) -> Outcome:
+    """A tokenizer with one more word, and checksums that match it."""
+    from heedful.storage.reading import sha256_of
+    from heedful.training import facts
+
+    run = sandbox.trained_run_copy()
+    path = run / "tokenizer.json"
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["another"] = len(vocabulary)
+    path.write_text(json.dumps(content))
+    known = facts.read_facts(run)
+    known["files"][path.name] = sha256_of(path)
+    facts.write_facts(run, known | {"fingerprint": facts._fingerprint(known)})
+    return translate(sandbox)
+
+
 DEEP = "x = " + "[" * 3000 + "]" * 3000
 TOKENIZERS = (ids_beyond, bad_expression, backtracking_expression, bad_normalizer)
 REJECTED = f"exit 2, 3 or 4 within {SECONDS} s and {MEMORY} MB"
 CASES = [
-    Case("a run's config with dim = 20000", REJECTED, partial(hostile_config, "dim = ", "dim = 20000")),
-    Case("a run's config with layers = 100000", REJECTED, partial(hostile_config, "layers = ", "layers = 100000")),
-    Case("a run's config nested 3,000 deep", REJECTED, partial(hostile_config, "seed = ", DEEP)),
-    Case("an override nested 3,000 deep", "exit 2", deep_override),
+    Case(14, "a run's config with dim = 20000", REJECTED, partial(hostile_config, "dim = ", "dim = 20000")),
+    Case(14, "a run's config with layers = 100000", REJECTED, partial(hostile_config, "layers = ", "layers = 100000")),
+    Case(14, "a run's config nested 3,000 deep", REJECTED, partial(hostile_config, "seed = ", DEEP)),
+    Case(14, "an override nested 3,000 deep", "exit 2", deep_override),
     *(
-        Case(f"tokenizer.json: {change.__name__.replace('_', ' ')}", REJECTED, partial(hostile_tokenizer, change))
+        Case(15, f"tokenizer.json: {change.__name__.replace('_', ' ')}", REJECTED, partial(hostile_tokenizer, change))
         for change in TOKENIZERS
     ),
-    Case("the tokenizer of another run", REJECTED, other_tokenizer),
-    Case("the checkpoints of another run", "exit 4", other_weights),
-]
+    *(
+        Case(14, f"{command}, {name} as weights", f"exit 4 within {MEMORY} MB; nothing is executed",
+             partial(hostile_weights, content, command))
+        for name, content in WEIGHTS.items()
+        for command in ("translate", "train")
+    ),
+    Case(14, "translate, a header of 2 GB in a file of that size", f"exit 4 within {MEMORY} MB", hostile_size),
+    Case(15, "a tokenizer with one more word and matching checksums", REJECTED, other_vocabulary),
+    Case(15, "the tokenizer of another run", REJECTED, other_tokenizer),
+    Case(6, "the checkpoints of another run", "exit 4", other_weights),
+]  # fmt: skip

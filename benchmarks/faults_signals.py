@@ -113,19 +113,20 @@ def poisoned_translation(command: str, sandbox: Sandbox) -> Outcome:
 
 RESUMED = f"exit 75, and the weights of an uninterrupted run after {STEPS} steps"
 CASES = [
-    *(Case(f"{one.name} in training", RESUMED, partial(in_training, one)) for one in (signal.SIGTERM, signal.SIGHUP)),
-    Case("SIGUSR1 in training", RESUMED, partial(in_training, signal.SIGUSR1)),
-    Case("SIGKILL in training", "the weights of an uninterrupted run", partial(in_training, signal.SIGKILL)),
+    *(Case(3, f"{one.name} in training", RESUMED, partial(in_training, one)) for one in (signal.SIGTERM, signal.SIGHUP)),
+    Case(3, "SIGUSR1 in training", RESUMED, partial(in_training, signal.SIGUSR1)),
+    Case(2, "SIGKILL in training", "the weights of an uninterrupted run", partial(in_training, signal.SIGKILL)),
     *(
-        Case(f"{one.name} in preparation", "exit 75 with a message", partial(in_preparation, one))
+        Case(3, f"{one.name} in preparation", "exit 75 with a message", partial(in_preparation, one))
         for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
     ),
-    Case("train, the run folder is renamed", "continues in the renamed folder, or exit 4; no second folder", renamed_folder),
-    Case("train, a weight becomes NaN", "exit 5, all checkpoints finite", poisoned_training),
+    Case(7, "train, the run folder is renamed", "continues in the renamed folder, or exit 4; no second folder", renamed_folder),
+    Case(8, "train, a weight becomes NaN", "exit 5, all checkpoints finite", poisoned_training),
     Case(
+        8,
         "translate, a weight is NaN",
         "exit 4 or 5",
         partial(poisoned_translation, "translate run source.txt"),
     ),
-    Case("evaluate, a weight is NaN", "exit 4 or 5", partial(poisoned_translation, "evaluate run --bootstrap 0")),
+    Case(8, "evaluate, a weight is NaN", "exit 4 or 5", partial(poisoned_translation, "evaluate run --bootstrap 0")),
 ]

@@ -10,6 +10,7 @@ from rich.console import Console
 import heedful
 from claims import Evidence
 from heedful.data.gaits import GAITS, LENGTHS, draw_gait
+from heedful.tasks.series_classification.predictor import SeriesClassifier
 
 LONG = 5 * LENGTHS[1]  # frames
 FAR = 1000.0  # meters; training starts within 10
@@ -18,8 +19,8 @@ TESTED = 200  # motions of each kind
 
 def gaits(folder: Path) -> Evidence:
     heedful.train("toy-gaits", run=folder / "run", device="cpu", console=Console(quiet=True))
-    classifier = heedful.load(folder / "run", device="cpu")
-    unseen = classifier.evaluate("test")["accuracy"]  # type: ignore[attr-defined]
+    classifier = SeriesClassifier.load(folder / "run", device="cpu")
+    unseen = classifier.evaluate("test")["accuracy"]
     names = list(GAITS)
     long = [draw_gait(names[at % len(names)], np.random.Generator(np.random.Philox(key=[7, at])), LONG) for at in range(TESTED)]
     far = [draw_gait(names[at % len(names)], np.random.Generator(np.random.Philox(key=[8, at]))) for at in range(TESTED)]

@@ -297,6 +297,20 @@ def test_full_memory_is_not_reported_as_a_bug(
     assert json.loads(shown.out)["exit_code"] == 6
 
 
+@pytest.mark.parametrize("kind", [torch.AcceleratorError, RuntimeError])
+def test_a_failing_gpu_is_not_reported_as_a_bug(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise kind("CUDA error: uncorrectable ECC error encountered\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1")
+
+    monkeypatch.setattr("heedful.cli.invoke", fails)
+    assert heed("train", "demo") == 75
+    first, *_, hint = capsys.readouterr().err.splitlines()
+    assert first == "stopped: the GPU failed: uncorrectable ECC error encountered"
+    assert hint.startswith("hint: run the same command again: training continues from its last checkpoint")
+
+
 def test_help_imports_neither_torch_nor_numpy() -> None:
     program = (
         "import sys, heedful.cli\n"

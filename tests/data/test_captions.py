@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(table: dict[str, Any]) -> list[LabeledImage | UnusableItem]:
+def read(table: Any) -> list[LabeledImage | UnusableItem]:
     reader = find_reader(CaptionsConfig(form="captions", train=table, valid=table), "train")
     assert reader is not None
     return list(reader.images(FORM))

@@ -77,7 +77,7 @@ def test_a_score_below_the_minimum_is_dropped_with_the_log_probability_per_token
     scored = heedful.Translator.load(tmp_path / "run").score(sources, targets)
     means = [one.log_probability / one.tokens for one in scored if one is not None]
     limit = round(sorted(means)[len(means) // 2], 3)
-    files = [tmp_path / "pairs.tsv", "--output", tmp_path / "out.tsv", "--keep-duplicates"]
+    files: list[str | Path] = [tmp_path / "pairs.tsv", "--output", tmp_path / "out.tsv", "--keep-duplicates"]
     capsys.readouterr()
     assert heed("data", "clean", *files, "--score", tmp_path / "run", f"--min-score={limit}", "--json") == 0
     report = json.loads(capsys.readouterr().out)

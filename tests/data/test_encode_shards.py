@@ -60,7 +60,8 @@ def test_a_build_that_was_interrupted_continues_with_the_missing_shards(
 ) -> None:
     monkeypatch.setattr(encode_shards, "SHARD", 20)
     monkeypatch.setattr(encode_shards, "cores", lambda: 1)
-    encode, encoded = Worker.encode, []
+    encode = Worker.encode
+    encoded: list[str] = []
 
     def killed(worker: Worker, folder: Path, pairs: list[Pair]) -> None:
         if len(encoded) == 2:

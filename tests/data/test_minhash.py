@@ -47,7 +47,7 @@ def test_the_share_of_equal_numbers_estimates_the_jaccard_similarity() -> None:
 
 def test_near_duplicates_are_those_of_all_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(2)
-    texts = some_texts(150, draw)
+    texts = some_texts(100, draw)
     texts += [edited(text, draw.choice((0, 1, 2, 20)), draw) for text in texts]
     draw.shuffle(texts)
     similar = [[jaccard(texts[i], texts[j]) for j in range(i)] for i in range(len(texts))]
@@ -55,8 +55,8 @@ def test_near_duplicates_are_those_of_all_comparisons(monkeypatch: pytest.Monkey
     clear = abs(highest - 0.7) > 0.2  # beyond three standard errors
     monkeypatch.setattr(minhash, "PARTITION", 50)
     monkeypatch.setattr(minhash, "BLOCK", 70)
-    found = near_duplicates(store_signatures([texts[:100], texts[100:]]), 0.7)
-    assert 40 < (highest[clear] > 0.7).sum() < 200
+    found = near_duplicates(store_signatures([texts[:70], texts[70:]]), 0.7)
+    assert 25 < (highest[clear] > 0.7).sum() < 200
     assert (found[clear] == (highest[clear] > 0.7)).all()
 
 
@@ -65,6 +65,9 @@ def test_a_repeated_hash_is_one_that_occurred_before(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(minhash, "BLOCK", 100)
     hashes = np.random.default_rng(0).integers(0, 200, 500).astype(np.uint64)
     seen: set[int] = set()
-    expected = [value in seen or seen.add(value) is not None for value in hashes.tolist()]
+    expected = []
+    for value in hashes.tolist():
+        expected.append(value in seen)
+        seen.add(value)
     assert repeated(hashes).tolist() == expected
     assert repeated(hashes[:0]).tolist() == []

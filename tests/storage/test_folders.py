@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 
-from heedful.storage.folders import find_or_build
+import pytest
+
+from heedful.errors import WriteError
+from heedful.storage.folders import find_or_build, remove
 from heedful.storage.locks import locked
 
 
@@ -46,3 +52,14 @@ def test_temporary_folders_of_killed_processes_are_removed_and_locked_ones_stay(
     with locked(tmp_path / ".busy.lock", wait=False):
         find_or_build(tmp_path / "new", find, write)
         assert sorted(path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")) == [".tmp-busy-1-ab", "new"]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.EACCES])
+def test_a_folder_that_cannot_be_removed_is_one_sentence(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(shutil, "rmtree", fail)
+    (tmp_path / "step-1").mkdir()
+    with pytest.raises(WriteError, match=f"step-1 cannot be removed: {os.strerror(code)}"):
+        remove(tmp_path / "step-1")

@@ -35,7 +35,7 @@ def test_parts_are_joined_in_order_whatever_order_they_were_written_in(parts: Pa
 
 def test_no_input_is_no_part_and_an_empty_file(tmp_path: Path) -> None:
     parts = open_parts(tmp_path / "out", {}, 0, 4)
-    assert (parts.count, join_parts(parts, tmp_path / "out")) == (0, (0, 0))
+    assert (parts.total, join_parts(parts, tmp_path / "out")) == (0, (0, 0))
     assert (tmp_path / "out").read_bytes() == b""
 
 
@@ -57,7 +57,7 @@ def test_any_changed_byte_of_a_part_is_detected_and_the_part_is_done_again(parts
 def test_a_missing_shard_is_named(parts: Parts, tmp_path: Path) -> None:
     for number in (1, 3):
         with parts.hold(Shard(number, 3)):
-            fill(parts, *Shard(number, 3).share(parts.count))
+            fill(parts, *Shard(number, 3).share(parts.total))
     with pytest.raises(DataError, match=r"out cannot be joined: shard 2/3 is missing or incomplete"):
         join_parts(parts, tmp_path / "out")
     fill(parts, 1)

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from workshop import start
 
 from heedful.errors import CheckpointError
+from heedful.storage import reading
 from heedful.storage.manifest import NAME
-from heedful.training.checkpoint import load, load_state, load_tensors, save, save_named, stems, verify
+from heedful.training.checkpoint import load, load_state, load_tensors, save, save_named, stems, verify, verify_usable
 from heedful.training.manifest import FORMAT, Manifest, read_manifest, record
 
 STATE = {"step": 7, "rate": 0.1 + 0.2, "best": [3, 36.9], "note": "Grüße", "nothing": None}
@@ -74,6 +75,17 @@ def test_tensors_of_any_type_and_shape_are_restored(
     given_tensors = {"one": tensor, "other": torch.zeros(0, 3)}
     folder = save(tmp_path_factory.mktemp("any"), 1, {"model": given_tensors}, {})
     assert same(load_tensors(folder, "model"), given_tensors)
+
+
+def test_tensors_may_be_larger_than_the_largest_file_that_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MAX_FILE", 5_000)  # the optimizer of a base model has 500 MB, the limit is 256
+    named = {"model": {"weight": torch.randn(2000)}, "optimizer": {"moment": torch.randn(4000)}}
+    folder = save(tmp_path / "checkpoints", 7, named, {"step": 7})
+    verify_usable(folder)
+    for stem, loaded in load(folder)[0].items():
+        assert all(torch.equal(loaded[name], tensor) for name, tensor in named[stem].items())
 
 
 def test_tied_tensors_are_stored_once_and_tied_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from heedful.training.checkpoint import load_tensors
 from heedful.training.compiling import with_fallback
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.schedules import SCHEDULES, ScheduleConfig
-from heedful.training.train_state import TrainState
+from heedful.training.train_state import Direction, TrainState
 
 QUICK = ("training.schedule.learning_rate=1e-2", "training.schedule.name=constant", "training.schedule.warmup=5")
 
@@ -199,6 +200,16 @@ def test_the_best_steps_are_ranked_by_the_direction_of_the_metric() -> None:
         assert train_state.record_validation(value, "lower", keep=2) is placed
     assert train_state.best == [(4, 1.0), (2, 2.0)]
     assert train_state.stale == 0
+
+
+@pytest.mark.parametrize("direction", ["lower", "higher"])
+def test_a_metric_that_is_not_a_number_is_worse_than_every_number(direction: Direction) -> None:
+    train_state = TrainState()
+    for step, value in enumerate([math.nan, 3.0, math.nan, 3.0], start=1):
+        train_state.step = step
+        train_state.record_validation(value, direction, keep=3)
+    assert [step for step, _ in train_state.best] == [2, 4, 1]
+    assert train_state.stale == 2
 
 
 class StopsLater:

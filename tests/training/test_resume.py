@@ -19,6 +19,7 @@ import torch
 from workshop import heed, start_heed, write_recipe
 
 from heedful.training import facts
+from heedful.training.loop import Trainer
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -111,13 +112,24 @@ def test_raising_steps_continues_to_identical_weights(tmp_path: Path, overrides:
     assert weights(tmp_path / "parts", 6) == weights(tmp_path / "whole", 6)
 
 
-def test_a_flipped_bit_is_detected_and_the_previous_checkpoint_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def flip_a_bit(content: bytearray) -> None:
+    content[-100] ^= 1
+
+
+def zero_all(content: bytearray) -> None:
+    content[:] = bytes(len(content))
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, zero_all])
+def test_damage_is_detected_and_the_previous_checkpoint_used(
+    damage: Callable[[bytearray], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "training.steps=4", "--run", run) == 0
     assert heed("train", recipe, "training.steps=4", "--run", tmp_path / "whole") == 0
     damaged = run / "checkpoints" / "step-4" / "model.safetensors"
     content = bytearray(damaged.read_bytes())
-    content[-100] ^= 1
+    damage(content)
     damaged.write_bytes(content)
     capsys.readouterr()
     assert heed("train", recipe, "training.steps=6", "--run", run) == 0
@@ -226,3 +238,18 @@ def test_a_batch_that_does_not_fit_is_split_and_recorded_with_the_same_gradient(
     assert one.keys() == other.keys() and len(one) > 10
     for name in one:
         torch.testing.assert_close(one[name], other[name], atol=1e-5, rtol=1e-4)
+
+
+def test_a_validation_that_fails_costs_no_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, rare = write_recipe(tmp_path), "training.save_every=100"
+    assert heed("train", recipe, rare, "--run", tmp_path / "whole") == 0
+
+    def short_of_memory(self: Trainer) -> None:
+        raise torch.OutOfMemoryError("as if")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "score", short_of_memory)
+        assert heed("train", recipe, rare, "--run", tmp_path / "run") == 6
+    assert last_checkpoint(tmp_path / "run") == 3
+    assert heed("train", recipe, rare, "--run", tmp_path / "run") == 0
+    assert weights(tmp_path / "run", 6) == weights(tmp_path / "whole", 6)

@@ -106,7 +106,7 @@ def join(
     parts = load_parts(output)
     joined = join_parts(parts, output)
     if json:
-        print_json({"output": str(output), "inputs": parts.inputs, "parts": parts.count, **joined._asdict()})
+        print_json({"output": str(output), "inputs": parts.inputs, "parts": parts.total, **joined._asdict()})
     else:
         print_text(str(output))
-        print_message(f"{parts.inputs:,} inputs in {parts.count:,} parts; {parts.folder} may be removed")
+        print_message(f"{parts.inputs:,} inputs in {parts.total:,} parts; {parts.folder} may be removed")

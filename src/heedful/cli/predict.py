@@ -74,6 +74,8 @@ def predict(
     predictor.check_inputs(paths, own)
     config = search_config(predictor, search)
     if bulk is not None:
+        if getattr(own, "picture", None) is not None:
+            raise ConfigError("--picture has no effect with --bulk", hint="draw each table by a command of its own")
         render, form = (render_json, "json") if json else (render_text, "text")
         checkpoints = [predictor.checkpoint, *(retention.resolve(other, checkpoint) for other in together or ())]
         run_bulk(bulk, BulkJob(predictor, paths, config, own, render, form, checkpoints, precision))

@@ -121,6 +121,8 @@ def report(error: BaseException, arguments: list[str]) -> int:
         return print_error(message, "check the permissions of the file and its folders", CheckpointError.exit_code, arguments)
     if full := memory_full(error, arguments):
         return print_error(str(full.args[0]), full.hint, full.exit_code, arguments)
+    if failed := gpu_failed(error):
+        return print_error(str(failed.args[0]), failed.hint, failed.exit_code, arguments)
     print_message("".join(traceback.format_exception(error)).rstrip())
     return print_error("this is a bug in heedful", "report it with the traceback above", 1, arguments)
 
@@ -144,6 +146,18 @@ def memory_full(error: BaseException, arguments: list[str]) -> OutOfMemory | Non
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return OutOfMemory("the machine's memory is full", hint=memory_advice(arguments))
     return None
+
+
+def gpu_failed(error: BaseException) -> Interrupted | None:
+    """The error for a GPU that failed (lost, uncorrectable memory error), if this is one; a run continues on another GPU."""
+    if type(error).__name__ != "AcceleratorError" and not str(error).startswith("CUDA error: "):
+        return None
+    reason = str(error).partition("\n")[0].removeprefix("CUDA error: ")
+    return Interrupted(
+        f"the GPU failed: {reason}",
+        hint="run the same command again: training continues from its last checkpoint; if it fails again, check the GPU with "
+        "nvidia-smi and choose another one with CUDA_VISIBLE_DEVICES",
+    )
 
 
 def memory_advice(arguments: list[str]) -> str:

@@ -67,7 +67,7 @@ def augment(pixels: Pixels, draws: NDArray[np.float64], config: AugmentConfig) -
         top, left = (to_integers(draws[:, at], size) - config.cutout // 2 for at, size in ((TOP, height), (LEFT, width)))
         is_inside &= ~inside_box(height, width, top, left, top + config.cutout, left + config.cutout)
     image = np.arange(images)[:, None, None]
-    moved = pixels[image, rows.clip(0, height - 1)[:, :, None], columns.clip(0, width - 1)[:, None]]
+    moved: Pixels = pixels[image, rows.clip(0, height - 1)[:, :, None], columns.clip(0, width - 1)[:, None]]
     moved *= is_inside[..., None]
     return moved
 
@@ -81,7 +81,8 @@ class Mixing(NamedTuple):
     @property
     def shares(self) -> NDArray[np.float32]:
         """The fraction of each image that is replaced: (images,)."""
-        return self.is_replaced.mean((1, 2), dtype=np.float32)
+        shares: NDArray[np.float32] = self.is_replaced.mean((1, 2), dtype=np.float32)
+        return shares
 
 
 def plan_mixing(draws: NDArray[np.float64], probability: float, examples: int, height: int, width: int) -> Mixing:

@@ -31,8 +31,11 @@ def draw_background(form: ImageFormat, draw: np.random.Generator) -> NDArray[np.
 
 def covered(name: str, form: ImageFormat, center: tuple[float, float], radius: float) -> NDArray[np.bool_]:
     """Whether a pixel belongs to a shape, (height, width); center: y and x in pixels."""
-    y, x = np.arange(form.height)[:, None] + 0.5, np.arange(form.width)[None] + 0.5  # (height, 1), (1, width)
-    return inside(name, (y - center[0]) / radius, (x - center[1]) / radius)
+    y = np.arange(form.height, dtype=np.float64)[:, None] + 0.5  # (height, 1)
+    x = np.arange(form.width, dtype=np.float64)[None] + 0.5  # (1, width)
+    down: NDArray[np.float64] = (y - center[0]) / radius
+    right: NDArray[np.float64] = (x - center[1]) / radius
+    return inside(name, down, right)
 
 
 def inside(name: str, y: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.bool_]:

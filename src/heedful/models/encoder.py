@@ -105,8 +105,15 @@ class EncoderConfig(FamilyConfig):
     def size(self) -> LayerSize:
         used = {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
         heads = self.heads if "heads" in used else 1
-        options = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
-        return LayerSize(dim=self.dim, heads=heads, causal=self.causal, recurrent_norm=self.recurrent_norm, **options)
+        return LayerSize(
+            dim=self.dim,
+            heads=heads,
+            causal=self.causal,
+            window=self.window,
+            kernel=self.kernel,
+            dilation=self.dilation,
+            recurrent_norm=self.recurrent_norm,
+        )
 
     @model_validator(mode="after")
     def _fits_together(self) -> EncoderConfig:

@@ -79,7 +79,7 @@ def predict_to_file(job: BulkJob, output: Path, shard: Shard, unknown: dict[str,
     """Predict the inputs of a shard that are not done yet; unknown: as in `Predictor.predict_chunks`."""
     refuse_streams([*job.files, *(value for value in asdict(job.options).values() if isinstance(value, Path))])
     parts = open_parts(output, job.describe(), sum(1 for _ in job.inputs()), every)
-    share = shard.share(parts.count)
+    share = shard.share(parts.total)
     predicted = 0
     with parts.hold(shard):
         for run in parts.todo(share):

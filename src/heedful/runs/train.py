@@ -43,7 +43,7 @@ from heedful.tasks.predictor import value_as_toml
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder, samples_log
 from heedful.training.averaging import inference_weights
-from heedful.training.checkpoint import shapes, verifies
+from heedful.training.checkpoint import verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.loop import Outcome, Trainer, read_outcome
 from heedful.training.loop import train as run_training
@@ -406,8 +406,8 @@ def make_trainer(
     if device.type == "cpu":
         keep_freed_memory()
     require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
-    saved = retention.newest_unverified(folder / "checkpoints")
-    with nullcontext() if saved is None else parameter_limit(shapes(saved, "model"), saved):
+    saved = retention.newest_shapes(folder / "checkpoints")
+    with nullcontext() if saved is None else parameter_limit(saved[1], saved[0]):
         model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))

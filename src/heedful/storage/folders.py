@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from heedful.storage.locks import LockHeld, locked
+from heedful.errors import WriteError
+from heedful.storage.locks import locked
 from heedful.storage.writing import TEMPORARY, sync_file, sync_folder, temporary_beside, write_error
 
 READ_ONLY = 0o444
@@ -80,12 +81,18 @@ def find_or_build(folder: Path, find: Callable[[Path], Store | None], build: Cal
 
 def remove(path: Path) -> None:
     """Remove a file, link or folder; it is renamed first, so that no part of it remains under its name."""
-    if not path.name.startswith(TEMPORARY):
-        path = path.rename(temporary_beside(path))
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    current = path
+    try:
+        if not path.name.startswith(TEMPORARY):
+            current = path.rename(temporary_beside(path))
+        if current.is_dir() and not current.is_symlink():
+            shutil.rmtree(current)
+        else:
+            current.unlink()
+    except OSError as error:
+        raise WriteError(
+            f"{path} cannot be removed: {error.strerror or error}", hint="check the disk and the permissions of the folder"
+        ) from error
 
 
 def clear_temporary(folder: Path) -> None:
@@ -102,5 +109,5 @@ def _clear_abandoned(cache: Path) -> None:
     """Remove temporary folders whose lock is free: their process was killed."""
     for path in cache.glob(f"{TEMPORARY}*"):
         name = path.name.removeprefix(TEMPORARY).rsplit("-", 2)[0]
-        with suppress(LockHeld, OSError), locked(_lock_file(cache / name), wait=False):
+        with suppress(OSError, WriteError), locked(_lock_file(cache / name), wait=False):
             remove(path)

@@ -59,11 +59,11 @@ def check_file(path: Path, size: int, sha256: str) -> None:
     _compare(path, sha256, digest)
 
 
-def read_checked(path: Path, size: int, sha256: str) -> bytes:
-    """The content of a file that agrees with its record; it is read once."""
+def read_checked(path: Path, size: int, sha256: str, *, limit: int | None = None) -> bytes:
+    """The content of a file that agrees with its record; it is read once. limit: as of `read_bytes`."""
     check_size(path, size)
     try:
-        content = read_bytes(path)
+        content = read_bytes(path, limit)
     except OSError as error:
         raise _unreadable(path, error) from error
     _compare(path, sha256, hashlib.sha256(content).hexdigest())

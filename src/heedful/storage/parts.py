@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,21 +33,23 @@ MAX_HEAD = 1024  # bytes of the first line of a part
 LISTED = 4  # missing ranges or shards in a message
 
 
-class Shard(NamedTuple):
-    """One of `count` shards, counted from 1."""
+@dataclass(frozen=True)
+class Shard:
+    """One of `shards` shards, counted from 1."""
 
     number: int
-    count: int
+    shards: int
 
     def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
+        return f"{self.number}/{self.shards}"
 
     def share(self, total: int) -> range:
         """The parts of this shard: sizes differ by at most one, and every part is in one shard."""
-        return range(total * (self.number - 1) // self.count, total * self.number // self.count)
+        return range(total * (self.number - 1) // self.shards, total * self.number // self.shards)
 
 
-class Parts(NamedTuple):
+@dataclass(frozen=True)
+class Parts:
     """The folder of an output; see the head of this file."""
 
     folder: Path
@@ -54,7 +57,8 @@ class Parts(NamedTuple):
     every: int  # inputs of a part; the last one may have fewer
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
+        """The number of parts."""
         return -(-self.inputs // self.every)
 
     def size(self, number: int) -> int:
@@ -106,7 +110,7 @@ class Parts(NamedTuple):
     @contextmanager
     def hold(self, shard: Shard) -> Iterator[None]:
         """Hold the lock of a shard; ConfigError if another process works on it."""
-        name = f"shard-{shard.number}-of-{shard.count}.lock"
+        name = f"shard-{shard.number}-of-{shard.shards}.lock"
         try:
             with locked(self.folder / name, wait=False):
                 yield
@@ -117,7 +121,7 @@ class Parts(NamedTuple):
 
     def missing(self) -> str | None:
         """What is not done yet, as the end of a sentence; None if the output is complete."""
-        runs = list(self.todo(range(self.count)))
+        runs = list(self.todo(range(self.total)))
         if not runs:
             return None
         shards = self._unfinished(runs)
@@ -134,7 +138,7 @@ class Parts(NamedTuple):
             return []
         shards = [Shard(number, int(found)) for number in range(1, int(found) + 1)]
         parts = {number for run in runs for number in run}
-        return [shard for shard in shards if not parts.isdisjoint(shard.share(self.count))]
+        return [shard for shard in shards if not parts.isdisjoint(shard.share(self.total))]
 
     def _path(self, number: int) -> Path:
         return self.folder / f"part-{number:08d}"
@@ -208,7 +212,7 @@ def join_parts(parts: Parts, output: Path) -> Joined:
         )
     size = lines = 0
     with output_bytes(output) as file:
-        for number in range(parts.count):
+        for number in range(parts.total):
             try:
                 content = parts.read(number)
             except Damaged as damage:

@@ -165,11 +165,13 @@ def name_of(path: Path) -> str:
     return STDIN if str(path) == "-" else str(path)
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read a small file; a pipe, a device or more than MAX_FILE bytes are an OSError, which the caller explains."""
+def read_bytes(path: Path, limit: int | None = None) -> bytes:
+    """Read a small file; a pipe, a device or more than `limit` bytes (default: MAX_FILE) are an OSError, which the caller
+    explains."""
+    limit = MAX_FILE if limit is None else limit
     with open_plain(path) as file:
-        if os.fstat(file.fileno()).st_size > MAX_FILE:
-            raise OSError(errno.EFBIG, f"it has more than {MAX_FILE >> 20} MiB")
+        if os.fstat(file.fileno()).st_size > limit:
+            raise OSError(errno.EFBIG, f"it has more than {limit >> 20} MiB")
         return file.read()
 
 

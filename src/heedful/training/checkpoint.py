@@ -318,8 +318,9 @@ def _check(path: Path, record: FileRecord) -> None:
 
 
 def _read(path: Path, record: FileRecord) -> bytes:
+    """The content of a file of tensors, which may have any size."""
     with _named(path.parent):
-        return read_checked(path, record.size, record.sha256)
+        return read_checked(path, record.size, record.sha256, limit=record.size)
 
 
 @contextmanager

@@ -423,7 +423,12 @@ def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float
     placed = False
     last = step == trainer.last
     if last or step % config.validate_every == 0 or must_measure_validation(trainer):
-        placed = trainer.validate(progress)
+        try:
+            placed = trainer.validate(progress)
+        except Exception:  # out of memory, a lost file: this costs the validation, not the updates since the last checkpoint
+            if not last and not trainer.ranks.sharded:  # the other ranks do not send their parts of the weights now
+                trainer.save()
+            raise
         if not last:
             trainer.plan(progress)
             last = step == trainer.last  # the validation used up the time limit

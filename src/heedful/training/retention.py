@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from heedful.errors import CheckpointError, ConfigError, nearest
 from heedful.storage.folders import remove
 from heedful.storage.writing import replace_link
-from heedful.training.checkpoint import REPLACED, belongs_to_run, is_complete, verifies, verify_usable
+from heedful.training.checkpoint import REPLACED, belongs_to_run, is_complete, shapes, verifies, verify_usable
 from heedful.training.facts import CHECKPOINTS, not_a_run
 from heedful.training.facts import NAME as FACTS
 from heedful.training.manifest import STEP
@@ -55,9 +56,13 @@ def newest(checkpoints: Path) -> tuple[Path | None, list[str]]:
     return None, errors
 
 
-def newest_unverified(checkpoints: Path) -> Path | None:
-    """The newest checkpoint that is complete and belongs to the run, without verifying its content."""
-    return next((folder for folder in _candidates(checkpoints) if is_complete(folder) and belongs_to_run(folder)), None)
+def newest_shapes(checkpoints: Path) -> tuple[Path, dict[str, tuple[int, ...]]] | None:
+    """The newest checkpoint that is complete and belongs to the run, and the shapes of its weights; no content is verified."""
+    for folder in _candidates(checkpoints):
+        if is_complete(folder) and belongs_to_run(folder):
+            with suppress(CheckpointError):  # a damaged header
+                return folder, shapes(folder, "model")
+    return None
 
 
 def resolve(run: Path, which: str | None = None) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -10,6 +11,9 @@ Direction = Literal["lower", "higher"]  # which values of a metric are better; d
 
 
 def is_better(value: float, than: float, direction: Direction) -> bool:
+    """Whether a value of a metric is better; NaN is worse than every number."""
+    if math.isnan(than):
+        return not math.isnan(value)
     return value < than if direction == "lower" else value > than
 
 
@@ -34,10 +38,9 @@ class TrainState:
         sign = 1 if direction == "lower" else -1
         improved = not self.best or is_better(value, self.best[0][1], direction)
         self.stale = 0 if improved else self.stale + 1
-        ranked = sorted([*self.best, (self.step, value)], key=lambda entry: (sign * entry[1], entry[0]))[:keep]
-        placed = (self.step, value) in ranked
-        self.best = ranked
-        return placed
+        ranked = sorted([*self.best, (self.step, value)], key=lambda entry: (math.isnan(entry[1]), sign * entry[1], entry[0]))
+        self.best = ranked[:keep]
+        return (self.step, value) in self.best
 
     def plan(self, steps: int, limit: float, updates_left: float) -> None:
         """Set the last update, if `updates_left` more fit into the time limit."""

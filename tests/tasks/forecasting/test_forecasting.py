@@ -111,7 +111,7 @@ def test_a_forecast_step_of_a_decoder_depends_on_earlier_patches_and_on_no_later
     """Jacobian of the teacher-forced forecasts: patches have two steps, and the forecast of a patch reads those before it."""
     model = make_model(variables=["a"], horizon=6, **FORM_OPTIONS["decoder"])
     window, calendar = torch.randn(1, 8, 1), torch.zeros(1, 14, 0)
-    jacobian = torch.autograd.functional.jacobian(
+    jacobian = torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
         lambda target: model(window, calendar, target)[0, :, 0, 0], torch.randn(1, 6, 1)
     )
     depends = jacobian[:, 0, :, 0] != 0  # (forecast step, true step)

@@ -174,7 +174,7 @@ def returns(
         list[float] | None,
         typer.Option(min=-MAX_SIZE, max=MAX_SIZE, help="Desired return; may be repeated. Default: quantiles of the data."),
     ] = None,
-    episodes: Annotated[int, typer.Option(min=2, max=MAX_SIZE, help="Episodes for each desired return.")] = 200,
+    episodes: Annotated[int, typer.Option(min=2, max=MAX_SIZE, help="Episodes for each desired return.")] = 100,
     against: Annotated[Path | None, typer.Option(help="Compare with another run, such as one without desired returns.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the most probable actions. Default: they are drawn.")] = False,
     picture: Picture = None,

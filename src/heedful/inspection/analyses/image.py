@@ -148,7 +148,8 @@ def image(
             hint="use heed inspect attention",
         )
     trace = trace_example(predictor, example)
-    grid = tuple(size // predictor.model.base_model.config.patch for size in pixels.shape[:2])
+    model: Any = predictor.model.base_model
+    grid = [size // model.config.patch for size in pixels.shape[:2]]
     if example.source is not None:
         weights, source = word_weights(trace, layer, head)
     else:

@@ -28,7 +28,7 @@ class ReturnsResult(Result):
 
     >>> result = heedful.inspection.returns(heedful.load(decisions_run), [1, 4], episodes=5)
     >>> [row.desired for row in result.rollouts.rows]
-    [1, 4]
+    [1.0, 4.0]
     """
 
     rollouts: RolloutReport
@@ -63,7 +63,7 @@ class ReturnsResult(Result):
 def returns(
     predictor: Predictor,
     desired: Sequence[float] | None = None,
-    episodes: int = 200,
+    episodes: int = 100,
     *,
     against: Predictor | None = None,
     greedy: bool = False,

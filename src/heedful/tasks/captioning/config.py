@@ -40,9 +40,6 @@ class CaptioningConfig(TaskConfig):
         problems = unused(run, {f"search.{name}": reason for name in NO_EFFECT})
         if run.tokenizer.dropout:
             problems.append(Problem("tokenizer.dropout", f"given {run.tokenizer.dropout}, expected 0 for task 'captioning'"))
-        if run.data.augment.cutmix:
-            given = f"given {run.data.augment.cutmix:g}, expected 0: a caption describes one image"
-            problems.append(Problem("data.augment.cutmix", given))
         if run.data.builtin is not None and run.model.image_shape is not None and run.model.image_shape.channels != 3:
             problems.append(Problem("model.channels", "given 1, but the captions of data.builtin name colors; expected 3"))
         return problems

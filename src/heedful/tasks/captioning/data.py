@@ -67,9 +67,10 @@ class CaptionData:
     def __init__(self, run: RunConfig) -> None:
         self.data: CaptionsConfig = run.data
         model: Any = run.model
-        self.seed, shape, self.patch = run.seed, model.image_shape, int(model.patch)
+        self.seed, self.patch, shape = run.seed, int(model.patch), run.model.image_shape
         assert shape is not None, "the task trains models of images"
-        self.form = ImageFormat(*shape, resize=self.data.resize, convert_channels=self.data.convert_channels)
+        height, width, channels = shape
+        self.form = ImageFormat(height, width, channels, resize=self.data.resize, convert_channels=self.data.convert_channels)
         self.splits = ImageSplitFiles(self.data, self.form, partial(find_reader, self.data), self.draw)
 
     def draw(self, split: str, count: int) -> ImageStore:

@@ -18,6 +18,7 @@ from heedful.data.image_files import ImageFormat, encode_data_uri
 from heedful.data.input_lines import checked_chunks, chunk_lines, read_texts
 from heedful.data.samples import Sample, from_lines
 from heedful.errors import ConfigError
+from heedful.evaluation.word_alignment import Alignment
 from heedful.search import SearchConfig
 from heedful.tasks.captioning.caption import Caption, ImageDecoder, caption_images, count_patches, image_decoder, image_piece
 from heedful.tasks.captioning.command import EvaluateOptions
@@ -160,7 +161,8 @@ class Captioner(Predictor):
         images = data.images(split)
         if images is None:
             return
-        for row, caption, alignment in zip(images.rows, images.captions, data.alignments(split) or repeat(None), strict=False):
+        known: Iterable[Alignment | None] = data.alignments(split) or repeat(None)
+        for row, caption, alignment in zip(images.rows, images.captions, known, strict=False):
             yield Sample(encode_data_uri(np.asarray(images.pixels[row])), caption, alignment=alignment)
 
     def read_samples(self, path: Path) -> Iterator[Sample]:

@@ -12,7 +12,7 @@ from heedful.tasks.commands import Command, NoOptions, Option
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    episodes: Annotated[int, Option("Episodes to roll out for each desired return.", minimum=2, maximum=MAX_SIZE)] = 200
+    episodes: Annotated[int, Option("Episodes to roll out for each desired return.", minimum=2, maximum=MAX_SIZE)] = 100
     desired: Annotated[
         list[float] | None,
         Option(

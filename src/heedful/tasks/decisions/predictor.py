@@ -253,7 +253,7 @@ class DecisionMaker(Predictor):
     def compare(
         self,
         desired: Sequence[float] | None = None,
-        episodes: int = 200,
+        episodes: int = 100,
         *,
         split: str = "test",
         seed: int = 0,
@@ -272,7 +272,7 @@ class DecisionMaker(Predictor):
 
         asked: list[float | None] = [None]
         if self.config.condition == "return":
-            asked = list(desired) if desired is not None else list(default_desired(data))
+            asked = [float(one) for one in desired] if desired is not None else list(default_desired(data))
         elif desired is not None:
             raise ConfigError("desired returns have no effect: the run was trained with task.condition = 'none'")
         if against is not None and against.world != world:
