@@ -96,9 +96,9 @@ TASK_OF = {"encoder-decoder": "translation", "decoder": "language", "encoder": "
 def compare_families(folder: Path) -> None:
     """Called on every rank: update every family with sharded weights, and on rank 0 also alone."""
     group = Group(torch.device("cpu"), sharded=True)
-    wrong = {}
+    wrong: dict[str, float] = {}
     for family in [*MODELS, *ENCODERS]:
-        config = tiny_config(family, {})
+        config: Any = tiny_config(family, {})
         where = folder / f"{family}-{group.rank}"
         where.mkdir()
         overrides = [*SUBTRACTED, f"model={write_value(plain(config) | {'family': family})}"]

@@ -69,7 +69,7 @@ def at_step(step: int, act: Callable[[Trainer], object], rank: int) -> Callable[
                 act(trainer)
             return update(trainer, streamed)
 
-        Trainer.update = patched  # type: ignore[method-assign]
+        Trainer.update = patched  # type: ignore[assignment, method-assign]
 
     return prepare
 
@@ -128,7 +128,7 @@ def test_a_killed_process_is_replaced_and_the_weights_have_the_same_bits(
             os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(processes, "start_child", start_forked(at_step(5, kill, rank=2)))
-    arguments = ["train", recipe, FAST, "training.async_save=true", "--processes", "4", "--max-restarts", "1"]
+    arguments: list[str | Path] = ["train", recipe, FAST, "training.async_save=true", "--processes", "4", "--max-restarts", "1"]
     assert heed(*arguments, "--run", tmp_path / "disturbed") == 0
     message = "the process of rank 2 was killed by SIGKILL (kill -9, or the machine's memory was full)"
     errors = capfd.readouterr().err
@@ -166,7 +166,7 @@ def test_a_nonfinite_loss_on_one_process_skips_the_update_on_all(tmp_path: Path)
 
     for count, how in ((1, "auto"), (3, "ddp"), (3, "fsdp")):
         run = runs[how] = tmp_path / how
-        options = [*MOMENTUM, f"training.distributed={how}", "--run", run]
+        options: list[str | Path] = [*MOMENTUM, f"training.distributed={how}", "--run", run]
         assert train(count, recipe, *options, before=at_step(3, make_infinite, rank=count - 1)) == [0] * count
         assert log_of(run, "skipped") == [0, 0, 1, 1, 1, 1]
     torch.testing.assert_close(weights_of(runs["ddp"], 6), weights_of(runs["auto"], 6), atol=1e-5, rtol=1e-4)

@@ -106,7 +106,7 @@ def report(error: BaseException, arguments: list[str]) -> int:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if the reader of the help closes the pipe
             return 0
         return error.code if isinstance(error.code, int) else int(error.code is not None)
-    if is_repeated(error):
+    if isinstance(error, HeedfulError) and is_repeated(error):
         return error.exit_code
     if isinstance(error, HeedfulError):
         return print_error(str(error.args[0]), error.hint, error.exit_code, arguments)

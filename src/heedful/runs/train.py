@@ -152,7 +152,7 @@ def train_config(
     """`train` for a config that was already read, from this recipe; watch: started with the command, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
-    if where.type == "cuda" and where.index is None:
+    if str(where) == "cuda":  # without a number
         torch.cuda.set_device(local_rank() % torch.cuda.device_count())
     require_memory(config, where)
     if config.training.threads:

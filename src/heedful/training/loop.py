@@ -11,7 +11,7 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -135,7 +135,7 @@ class Trainer:
         assert "auto" not in (config.precision, config.cuda_graphs), "runs/auto.py resolves these before training"
         self.model, self.task, self.config, self.run, self.seed, self.dim = model, task, config, run, seed, dim
         self.ranks, self.shards = ranks or Ranks(), shards
-        self.weights: Any = model if shards is None else shards  # what this rank updates
+        self.weights = cast("Any", model if shards is None else shards)  # what this rank updates
         self.direction: Direction = lookup(config.metric, task.config.metrics, "training.metric")
         self.folder = HeldFolder(run)
         self.checkpoints = run / "checkpoints"
