@@ -13,13 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import statistics
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +23,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 import torch
+from peers.machine import machine_info
+from peers.updates import DEVICE, PEER_MODES, AdamW, Timing, Update, compare_updates, our_update, peer_update, refuse
 from torch import Tensor, nn
 
 from heedful.data.corpus_text import TextStore
@@ -40,10 +37,8 @@ from heedful.text.train import train_tokenizer
 from heedful.training.compiling import compile_task
 from heedful.training.loop import StreamedBatch, Trainer
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-MODES = ("default", "max-autotune-no-cudagraphs")  # of torch.compile, for the peer
 IGNORED = -100  # label of tokens that the peer does not predict
-BETAS, EPSILON, DECAY = (0.9, 0.999), 1e-6, 0.01  # of AdamW
+OPTIMIZER = AdamW()
 
 
 class Size(NamedTuple):
@@ -55,15 +50,6 @@ class Size(NamedTuple):
 
 
 SIZES = {"base": Size(768, 12, 12, 3072, 30522), "toy": Size(32, 2, 2, 64, 500)}
-Update = Callable[[], None]
-
-
-class NotCompiled(Exception):
-    """The compiler failed, or takes longer than allowed."""
-
-
-def refuse(*reason: Any) -> None:
-    raise NotCompiled(*reason)
 
 
 def make_run(size: Size, rows: int, tokens: int, *, compiles: bool) -> Run:
@@ -81,7 +67,7 @@ def make_run(size: Size, rows: int, tokens: int, *, compiles: bool) -> Run:
             "max_positions": 512,
         },
         "training": {
-            "optimizer": {"name": "adamw", "betas": BETAS, "epsilon": EPSILON, "decay": DECAY},
+            "optimizer": {"name": "adamw", **OPTIMIZER._asdict()},
             "schedule": {"name": "linear", "learning_rate": 1e-4, "warmup": 100},
             "compile": compiles,
         },
@@ -124,20 +110,8 @@ def peer_batches(batches: Iterator[StreamedBatch], pad: int) -> list[tuple[Tenso
     return feed
 
 
-def ours(trainer: Trainer, batches: Iterator[StreamedBatch]) -> Update:
-    """One update of a run, with its batches prepared as in a run: in the background, other masks for each."""
-    trainer.model.train()
-
-    def update() -> None:
-        trainer.update([next(batches)])
-        trainer.guard.pending.clear()
-
-    return update
-
-
 def theirs(size: Size, mode: str, feed: list[tuple[Tensor, Tensor]]) -> Update:
     model, batches = peer_model(size), cycle(feed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=BETAS, eps=EPSILON, weight_decay=DECAY, fused=True)
 
     def objective(tokens: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(DEVICE.type, torch.bfloat16):
@@ -146,46 +120,7 @@ def theirs(size: Size, mode: str, feed: list[tuple[Tensor, Tensor]]) -> Update:
         return loss
 
     run: Callable[..., Any] = torch.compile(objective, dynamic=False, mode=mode) if DEVICE.type == "cuda" else objective
-
-    def update() -> None:
-        run(*next(batches)).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return update
-
-
-def wait() -> None:
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def warm_up(update: Update, limit: float) -> float | None:
-    """Seconds of the first updates, which compile or capture the step; None if they fail or exceed the limit."""
-    started, before = time.perf_counter(), signal.signal(signal.SIGALRM, refuse)
-    signal.setitimer(signal.ITIMER_REAL, limit)
-    try:
-        for _ in range(4):
-            update()
-        wait()
-    except Exception as error:  # the compiler wraps the interruption in an error of its own
-        print(f"left out: {type(error).__name__} after {time.perf_counter() - started:.0f} s", file=sys.stderr)
-        return None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    return round(time.perf_counter() - started, 1)
-
-
-def speed(update: Update, count: int, tokens: int) -> float:
-    """Tokens per second over a block of updates."""
-    wait()
-    started = time.perf_counter()
-    for _ in range(count):
-        update()
-    wait()
-    return count * tokens / (time.perf_counter() - started)
+    return peer_update(model, lambda: run(*next(batches)), OPTIMIZER)
 
 
 def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -198,23 +133,10 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         trainer: Any = make_trainer(make_run(size, rows, length, compiles=compiles), size, folder)
         batches = trainer.task.stream(0, 0)
         feed = feed or peer_batches(batches, trainer.task.masking.pad)
-        systems[name] = ours(trainer, batches)
-    peers = {f"hf {mode}": theirs(size, mode, feed) for mode in MODES}
-    seconds = {name: warm_up(update, options.limit) for name, update in (systems | peers).items()}
-    running = {name: update for name, update in (systems | peers).items() if seconds[name] is not None}
-    blocks = [{name: speed(u, options.updates, rows * length) for name, u in running.items()} for _ in range(options.blocks)]
-    median = {name: statistics.median(block[name] for block in blocks) for name in running}
-    best = max((name for name in peers if name in running), key=lambda name: median[name])
-    own = [name for name in systems if name in running]
-    return {
-        "size": options.size,
-        "rows": rows,
-        "tokens": length,
-        "tokens_per_second": {name: round(value) for name, value in median.items()},
-        "best_peer": best,
-        "ratio": {name: round(statistics.median(block[name] / block[best] for block in blocks), 3) for name in own},
-        "first_updates_seconds": seconds,
-    }
+        systems[name] = our_update(trainer, batches)
+    peers = {f"hf {mode}": theirs(size, mode, feed) for mode in PEER_MODES}
+    timing = Timing(options.limit, options.blocks, options.updates, rows * length)
+    return {"size": options.size, "rows": rows, "tokens": length, **compare_updates(systems, peers, timing, "tokens")}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -231,12 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_float32_matmul_precision("high")
     with tempfile.TemporaryDirectory() as folder:
         result = compare(options, Path(folder))
-    result |= {
-        "machine": torch.cuda.get_device_name() if DEVICE.type == "cuda" else f"{os.cpu_count()} CPU cores",
-        "torch": torch.__version__,
-        "python": sys.version.split()[0],
-        "date": date.today().isoformat(),
-    }
+    result |= machine_info()
     print(json.dumps(result), flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(result, indent=1) + "\n")

@@ -73,8 +73,8 @@ CAUSES = [
         3,
         "a search whose scores are not finite returns no hypothesis and no error",
         "src/heedful/search/engine.py",
-        "                if not hypotheses:\n",
-        "                if False:\n",
+        "        if not hypotheses:\n",
+        "        if False:\n",
         (
             "tests/search/test_engine.py::test_nonfinite_logits_raise_an_error_with_the_source_id",
             "tests/tasks/translation/test_translate_lines.py::test_damaged_weights_raise_an_error_with_line_and_checkpoint",
@@ -498,8 +498,8 @@ CAUSES = [
         24,
         "an empty line has one candidate, whatever n_best is",
         "src/heedful/tasks/translation/translate.py",
-        '[[Candidate("", 0.0, 0.0, [])] * config.n_best for _ in pieces]',
-        '[[Candidate("", 0.0, 0.0, [])] for _ in pieces]',
+        'return [Candidate("", 0.0, 0.0, [])] * config.n_best',
+        'return [Candidate("", 0.0, 0.0, [])]',
         (f"{TRANSLATE}::test_n_best_yields_the_same_number_of_rows_for_every_line",),
     ),
     Defect(
@@ -716,8 +716,8 @@ ROWS = [
         "first letter",
         "a text is taken as a list of its letters",
         "src/heedful/tasks/classification/predictor.py",
-        "        example = (given,) if isinstance(given, str) else tuple(given)\n",
-        "        example = tuple(given)[:count]\n",
+        "        example = (line,) if isinstance(line, str) else tuple(line)\n",
+        "        example = tuple(line)[:count]\n",
         ("tests/tasks/classification/test_classifier.py::test_a_string_is_an_example_of_one_text",),
     ),
     Defect(
@@ -817,8 +817,8 @@ ROWS = [
         "command line",
         "an argument of a Python call is blamed on the command line",
         "src/heedful/tasks/predictor.py",
-        "for name, value in options.items()], origin=ARGUMENT)",
-        'for name, value in options.items()], origin="command line")',
+        "self.search_config(changes, origin=ARGUMENT)",
+        'self.search_config(changes, origin="command line")',
         ("tests/tasks/test_predictor.py::test_an_unknown_keyword_argument_is_reported_as_an_argument",),
     ),
     Defect(

@@ -38,7 +38,7 @@ from heedful.runs.config import read_run
 from heedful.runs.load import read_folder
 from heedful.runs.prune import count_parameters
 from heedful.runs.recipes import find_recipe, settings_digest
-from heedful.runs.train import make_trainer
+from heedful.runs.train import make_trainer, prepare_data
 from heedful.tasks.translation.data import examples_of
 from heedful.tasks.translation.predictor import Translator
 from heedful.training.progress import Progress
@@ -179,7 +179,7 @@ def speeds(runs: dict[str, Path], also: list[str], *, updates: int, lines: int, 
         progress.console.quiet = True
         data = build.data_of(config)
         report = build.check(config, data, progress.print)
-        trainer = make_trainer(config, folder, data, report, build.choose_device(), progress)
+        trainer = make_trainer(config, folder, *prepare_data(config, folder, data, report), build.choose_device(), progress)
         trainer.model.train()
         batches = list(islice(trainer.task.stream(0, 0), updates))
         translator = Translator.load(folder)

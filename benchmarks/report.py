@@ -55,6 +55,7 @@ SECTIONS = (
     retrieval.retrieval,
     retrieval.index,
     systems.claims,
+    systems.echo,
     inside.alignment,
     encoders.document_sentences,
     inside.positions,

@@ -18,6 +18,7 @@ the figure are baselines on the same test data: simple models that need no train
     retrieval        dialogues: the reply among a hundred                BM25
     skip_thought     sentences of WikiText-2                             counts of tokens, and of pairs of tokens
     forecasting      ETTh1, 7 variables, every hour                      persistence, seasonal naive, ridge
+    node_classification  generated groups of nodes                       linear model of the features, label propagation
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from peers.machine import machine_info
 
 import heedful
 from heedful.data.corpus_text import open_text, passages
+from heedful.data.graph_toys import communities
 from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
 from heedful.data.splits import splits_of
@@ -54,6 +56,7 @@ from heedful.tasks.translation.data import examples_of
 
 ROWS, SEED = 10_000, 5
 FEWEST_ROWS = 200  # of a series
+MOST_NODES = 2000  # of a graph
 BIGRAM = 0.7  # weight of pairs of tokens, in the mean with single tokens
 THINGS, KINDS = 400, 100  # invented words
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -279,6 +282,20 @@ def write_series(folder: Path, rows: int) -> None:
     (folder / "series.csv").write_text("".join(f"{line}\n" for line in lines))
 
 
+def write_graph(folder: Path, rows: int) -> None:
+    """The generated communities, with two of their features, as the starter has."""
+    count = max(min(rows, MOST_NODES) // 5, 4)
+    (graph,) = communities("train", (3 * count, count, count))
+    nodes = [(node.name, node.label, *list(node.features.values())[:2], node.part) for node in graph.nodes]
+    edges = [(graph.nodes[first].name, graph.nodes[second].name) for first, second in graph.edges]
+    for name, table_rows in (
+        ("nodes.csv", [("node", "label", "x", "y", "split"), *nodes]),
+        ("edges.csv", [("source", "target"), *edges]),
+    ):
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file).writerows(table_rows)
+
+
 REPORTED, WITHOUT_REPLIES = ("--baselines", "--bootstrap", "0"), ("--replies", "0")
 TRIALS = {
     "classification": Trial("SST-2", write_classification, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
@@ -294,6 +311,7 @@ TRIALS = {
     "retrieval": Trial("SGD dialogues", partial(write_dialogues, "dialogues.tsv"), "mrr", ranked_by_bm25, REPORTED),
     "skip_thought": Trial("WikiText-2", write_sentences, "perplexity", counted_neighbors),
     "forecasting": Trial("ETTh1", write_series, "mse", partial(reported_baselines, "mse")),
+    "node_classification": Trial("generated", write_graph, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
 }
 LOWER = {"perplexity", "mse"}  # metrics of which less is better
 

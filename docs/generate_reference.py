@@ -17,7 +17,7 @@ import heedful
 from heedful import inspection
 from heedful.cli import app
 from heedful.config import kinds
-from heedful.models import IMAGE_ENCODERS, MODELS, config_of
+from heedful.models import IMAGE_ENCODERS, IMAGE_TO_TEXT, MODELS, config_of
 from heedful.search import SearchConfig
 from heedful.tasks import TASKS, find_task
 from heedful.text.tokenizer import TokenizerConfig
@@ -115,7 +115,9 @@ def config_page() -> str:
     """A table of options for each config class; `heed config show RECIPE` prints the values of a recipe."""
     parts = ["# Options of configs", "A recipe is a TOML file with these tables; `heed config show RECIPE` prints its values."]
     tasks = {name: find_task(name) for name in TASKS}
-    sections = {f"[model] family = {name!r}": config_of(model) for name, model in (MODELS | IMAGE_ENCODERS).items()}
+    sections = {
+        f"[model] family = {name!r}": config_of(model) for name, model in (MODELS | IMAGE_ENCODERS | IMAGE_TO_TEXT).items()
+    }
     sections |= {f"[task] name = {name!r}": task.config for name, task in tasks.items()}
     sections |= {f"[data] of task {name!r}": task.data_config for name, task in tasks.items()}
     sections |= {"[tokenizer]": TokenizerConfig, "[training]": TrainingConfig, "[search]": SearchConfig}

@@ -13,7 +13,7 @@ import pytest
 import torch
 from groups import call_for_members, set_seeds
 from hypothesis import settings
-from tiny import PLAIN, VARIANTS, Pairs, by_family, each_value_once, make_pairs, tiny_model
+from tiny import IMAGE_VARIANTS, PLAIN, VARIANTS, Pairs, by_family, each_value_once, make_pairs, tiny_model
 from tiny_tasks import train_tiny_runs, write_tiny_recipe
 from workshop import heed
 
@@ -81,19 +81,19 @@ def _seeds() -> None:
     set_seeds()
 
 
-@pytest.fixture(params=by_family(VARIANTS, tiny_model), ids=str)
+@pytest.fixture(params=by_family([*VARIANTS, *IMAGE_VARIANTS], tiny_model), ids=str)
 def model(request: pytest.FixtureRequest) -> Any:
     """Every family; the test is called with each of its variants. Shared between tests: do not change it."""
     return request.param
 
 
-@pytest.fixture(params=by_family(PLAIN, tiny_model), ids=str)
+@pytest.fixture(params=by_family([*PLAIN, *IMAGE_VARIANTS[:1]], tiny_model), ids=str)
 def plain(request: pytest.FixtureRequest) -> Any:
     """Variants of positional encoding and norm only: for tests that take long."""
     return request.param
 
 
-@pytest.fixture(params=by_family(each_value_once(PLAIN), tiny_model), ids=str)
+@pytest.fixture(params=by_family([*each_value_once(PLAIN), *IMAGE_VARIANTS[:1]], tiny_model), ids=str)
 def searched(request: pytest.FixtureRequest) -> Any:
     """Every family and every positional encoding: for searches, whose operations on states contracts/test_stepping.py tests
     with all variants."""

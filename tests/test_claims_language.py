@@ -141,18 +141,19 @@ def test_a_stack_sees_as_far_as_its_field_and_no_farther(kind: str, kernel: int,
 
 @pytest.mark.parametrize("join", ["highway", "residual", "plain"])
 def test_a_deep_network_gives_a_logit_for_each_class(join: str) -> None:
-    out = Deep(join, layers=50)(torch.randn(4, 16))
-    assert out.shape == (4, 10) and out.isfinite().all()
+    out = Deep(join, copies=2, layers=100)(torch.randn(4, 16))
+    assert out.shape == (2, 4, 10) and out.isfinite().all()
+    assert torch.allclose(out[0], out[1], atol=1e-5)
 
 
 def test_closed_gates_carry_everything() -> None:
-    model = Deep("highway", layers=5)
+    model = Deep("highway", copies=1, layers=5)
     with torch.no_grad():
-        for gate in model.gates:
-            gate.weight.zero_()  # type: ignore[operator]
-            gate.bias.fill_(-100.0)  # type: ignore[operator]
+        model.gates.zero_()
+        model.gate_biases.fill_(-100.0)
     x = torch.randn(4, 16)
-    assert torch.allclose(model(x), model.last(model.first(x)), atol=1e-6)
+    expected = (x @ model.first[0] + model.first_bias[0]) @ model.last[0] + model.last_bias[0]
+    assert torch.allclose(model(x)[0], expected, atol=1e-6)
 
 
 def test_a_document_of_the_masked_claim_has_one_topic() -> None:

@@ -17,8 +17,10 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from heedful.config.base import Config
-from heedful.models import ENCODERS, MODELS, config_of
+from heedful.models import ENCODERS, IMAGE_TO_TEXT, MODELS, config_of
+from heedful.models.vision_encoder_decoder import VisionEncoderDecoder
 from heedful.nn.blocks import NORMS
+from heedful.nn.decoder_state import State
 from heedful.nn.model import EncoderModel, SequenceModel
 from heedful.nn.positions import EMBEDDED, POSITIONS
 from heedful.nn.scores import SCOPES, SCORES
@@ -94,7 +96,27 @@ OTHER_CHOICES: list[dict[str, Any]] = [
     {"segments": 0, "activation": "swiglu"},
     *({"layers": (kind,)} for kind in SEQUENCE_LAYERS),
     {"layers": ("lstm", "self-attention"), "feed_forward": 24, "position": "learned", "max_positions": 16},
+    {"patch_position": "sinusoidal", "decoder_layers": 1, "tie": "none"},
+    *({"norm": "layer"} | changes for changes in ({}, {"cell": "lstm"}, {"cell": "gru"}, {"feed": False})),
+    *({"recurrent_norm": "layer", "layers": (kind,)} for kind in ("lstm", "gru")),
+    {"recurrent_norm": "layer", "encoder": ("lstm", "gru"), "decoder": ("gru", "lstm")},
 ]
+
+
+class RowOfPixels(VisionEncoderDecoder):
+    """Reads the tokens of a source as an image of one row, with a patch for each pixel, so that all contracts apply."""
+
+    def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
+        colors = torch.stack((23 * source, 255 - 23 * source, 7 * source**2 % 256), dim=-1)  # (sources, time, 3)
+        return super().start(colors[:, None], source_mask, room=room)
+
+    def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
+        return self.forced_logits(source, None, target)
+
+
+TOKEN_READERS: dict[str, Any] = MODELS | {"vision_encoder_decoder": RowOfPixels}
+assert TOKEN_READERS.keys() == MODELS.keys() | IMAGE_TO_TEXT.keys()
+ROW_OF_PIXELS: dict[str, Any] = {"image_size": (1, 16), "channels": 3, "patch": 1}
 
 
 class Variant(NamedTuple):
@@ -106,7 +128,7 @@ class Variant(NamedTuple):
 
 
 def config_class(family: str) -> type[Config]:
-    return config_of((MODELS | ENCODERS)[family])
+    return config_of((MODELS | ENCODERS | IMAGE_TO_TEXT)[family])
 
 
 def fits(family: str, changes: Mapping[str, Any]) -> bool:
@@ -176,11 +198,15 @@ def tiny_config(family: str, changes: Mapping[str, Any]) -> Config:
     small = {name: value for name, value in SMALL.items() if name in config.model_fields}
     if get_origin(getattr(config.model_fields.get("layers"), "annotation", None)) is tuple:  # kinds, not a number
         small = {"dim": small["dim"]}
+    if "image_size" in config.model_fields:
+        small |= ROW_OF_PIXELS
     return config(**(small | POSITION_OPTIONS.get(changes.get("position", ""), {}) | dict(changes)))
 
 
 FAMILIES = [name for name, family in MODELS.items() if issubclass(family, SequenceModel)]
+CONTRACT_FAMILIES = [*FAMILIES, *IMAGE_TO_TEXT]  # of tests/contracts; other tests are about texts
 VARIANTS = [variant for family in FAMILIES for variant in variants(family)]
+IMAGE_VARIANTS = [variant for family in IMAGE_TO_TEXT for variant in variants(family)]
 # Each positional encoding once, with alternating norms: for tests that take long.
 PLAIN = [
     Variant(family, tuple(changes.items()))
@@ -206,7 +232,7 @@ def each_value_once(variants: Sequence[Variant]) -> list[Variant]:
 def tiny_model(variant: Variant) -> SequenceModel:
     torch.manual_seed(1)
     with torch.inference_mode(False):  # later tests of the same model may need gradients
-        model: SequenceModel = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB)
+        model: SequenceModel = TOKEN_READERS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB)
         model.set_turns(WORDS[1], 2)
         return perturb(model).eval()
 

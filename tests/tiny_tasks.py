@@ -16,6 +16,7 @@ import numpy as np
 from workshop import heed, reversed_pairs
 
 from heedful.config.toml import write_toml
+from heedful.data.gridworld import draw_episodes, name_of
 from heedful.tasks import TASKS, find_command, find_task
 from heedful.tasks.commands import Option
 
@@ -125,7 +126,7 @@ EXAMPLES = {
 }
 DAYS = [date.fromordinal(738_000 + day).isoformat() for day in range(60)]
 SERIES = "date,load,wind\n" + "".join(f"{day},{at % 3},{at % 2}\n" for at, day in enumerate(DAYS))
-TABLES = [{"date": DAYS[at : at + 5], "load": [at, 1, 2, 0, 1], "wind": [0, 1, 0, 1, at]} for at in range(3)]
+TABLES = [{"date": DAYS[at : at + 6], "load": [at, 1, 2, 0, 1, 2], "wind": [0, 1, 0, 1, 0, at]} for at in range(3)]
 EXAMPLES["series"] = DataExample(
     {"series.csv": SERIES, "test-series.csv": SERIES},
     {
@@ -155,6 +156,36 @@ EXAMPLES["dialogues"] = DataExample(
     {"max_extra": 3},
     ("the cat", "the dog\tdog runs", "a cow"),
     [["the cat", "cat sees"], ("the dog", "dog runs", "a cow", "cow eats")] * 10,
+)
+
+GRID_EPISODES = draw_episodes(0, "train", 12)
+GRID_STEPS = [
+    {"episode": number, "step": step, "cell": name_of(cell), "action": action, "reward": reward}
+    for number, episode in enumerate(GRID_EPISODES)
+    for step, (cell, action, reward) in enumerate(zip(*episode, strict=True))
+]
+GRID_COLUMNS = "episode,step,cell,action,reward\n" + "".join(",".join(map(str, one.values())) + "\n" for one in GRID_STEPS)
+HISTORIES = [
+    {"desired": 9, "states": ["a1"]},
+    {"desired": 2.5, "states": ["a1", "a2"], "actions": ["down"], "rewards": [-0.2]},
+    {"states": ["e1", "e1"], "actions": ["up"], "rewards": [-0.2], "desired": -3},
+]
+EXAMPLES["trajectories"] = DataExample(
+    {"episodes.csv": GRID_COLUMNS, "test-episodes.csv": GRID_COLUMNS},
+    {
+        "form": "trajectories",
+        "train": {"file": "{folder}/episodes.csv"},
+        "valid": {"file": "{folder}/episodes.csv"},
+        "test": {"file": "{folder}/test-episodes.csv"},
+        "states": ["cell"],
+        "categorical": ["cell"],
+        "world": 0,
+        "batch": 8,
+    },
+    GPT | {"inputs": "vectors"},
+    {},
+    tuple(map(json.dumps, HISTORIES)),
+    list(GRID_STEPS),
 )
 
 
@@ -190,6 +221,63 @@ EXAMPLES["images"] = DataExample(
     ]
     * 4,
 )
+MOTIONS = "sequence,label,x,y\n" + "".join(
+    f"{at},{'yes' if at % 2 else 'no'},{step * (at % 2)},{step}\n" for at in range(16) for step in range(3 + at % 3)
+)
+EXAMPLES["labeled_series"] = DataExample(
+    {"motions.csv": MOTIONS},
+    {
+        "form": "labeled_series",
+        **{split: {"file": "{folder}/motions.csv"} for split in ("train", "valid", "test")},
+        "batch": 4,
+    },
+    {"family": "encoder", "dim": 16, "layers": ["self-attention"], "heads": 2, "features": 2},
+    {},
+    ('{"x": [0, 1, 2], "y": [0, 1, 2]}', '{"x": [5, 5], "y": [3, 4]}', '{"x": [1], "y": [1]}'),
+    [("yes", {"x": [0, 1, 2], "y": [0, 1, 2]}), ("no", {"x": [0, 0], "y": [0, 1]})] * 4,
+)
+EXAMPLES["captions"] = DataExample(
+    {
+        "captions.csv": "path,caption\n" + "red.ppm,a red one\ngreen.ppm,green\ndark.ppm,a dark red one\nlight.ppm,green\n" * 4,
+        **{name: content for name, content in EXAMPLES["images"].files.items() if name.endswith(".ppm")},
+    },
+    {
+        "form": "captions",
+        **{split: {"file": "{folder}/captions.csv"} for split in ("train", "valid", "test")},
+        "max_length": 8,
+        "batch": 4,
+    },
+    {"family": "vision_encoder_decoder", "dim": 16, "layers": 1, "heads": 2, "image_size": [4, 4], "patch": 2},
+    {},
+    EXAMPLES["images"].inputs,
+    [
+        (np.full((4, 4, 3), (220, 20, 9), np.uint8), "a red one"),
+        (np.full((4, 4, 3), (20, 220, 9), np.uint8), "green"),
+    ]
+    * 4,
+)
+LINE = [("a", "yes", 1, 0), ("b", "no", 0, 1), ("c", "yes", 1, 1), ("d", "no", 0, 2)]  # node, label, two features
+GRAPH = {
+    "nodes": [{"node": name, "label": label, "x": x, "y": y} for name, label, x, y in LINE],
+    "edges": [["a", "c"], ["b", "d"]],
+}
+EXAMPLES["graphs"] = DataExample(
+    {
+        "nodes.csv": "node,label,x,y\n" + "".join(f"{','.join(map(str, row))}\n" for row in LINE),
+        "edges.csv": "source,target\na,c\nb,d\n",
+    },
+    {
+        "form": "graphs",
+        **{split: {"nodes": "{folder}/nodes.csv", "edges": "{folder}/edges.csv"} for split in ("train", "valid", "test")},
+    },
+    {"family": "encoder", "dim": 16, "layers": ["self-attention"], "heads": 2, "features": 2},
+    {},
+    tuple(
+        json.dumps({"nodes": [{"node": "u", "x": at, "y": 0.5}, {"node": "v", "x": 0, "y": at}], "edges": [["u", "v"]]})
+        for at in range(3)
+    ),
+    [GRAPH] * 4,
+)
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(
         model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
@@ -224,6 +312,10 @@ OPTION_VALUES = {
     "stop": ["the"],
     "pooling": ["cls"],
     "match": ["questions"],
+    "picture": ["{folder}/curve.svg"],
+    "nodes": ["{folder}/nodes.csv", "--edges", "{folder}/edges.csv"],
+    "edges": ["{folder}/edges.csv", "--nodes", "{folder}/nodes.csv"],
+    "desired": ["4"],
 }
 
 

@@ -6,15 +6,20 @@ from claims import (
     Claim,
     agreeing,
     answering,
+    captioning,
     chatting,
+    deciding,
     documents,
+    forecasting,
     language,
     layers,
     lengths,
     masking,
+    motions,
     negating,
     refining,
     retrieving,
+    structures,
     summarizing,
     tagging,
     translating,
@@ -140,13 +145,63 @@ CLAIMS: dict[str, Claim] = {
         "Xing 2018",
         chatting.two_turns_back_claim,
     ),
+    "sines": Claim(
+        "two sines with a trend and noise, one step ahead: squared error at most 10% of persistence for an encoder, a causal "
+        "decoder and an encoder-decoder",
+        "time-series Transformer",
+        forecasting.sines,
+    ),
+    "brownian": Claim(
+        "Brownian motion in three dimensions, one step ahead: squared error within 3% of the variance of a step, and not below "
+        "it by 2 standard errors, for an encoder, a causal decoder and an encoder-decoder",
+        "time-series Transformer",
+        forecasting.brownian,
+    ),
+    "gaits": Claim(
+        "five gaits of moving joints: 95% of the labels right for unseen motions, for motions five times as long as those of "
+        "training, and from start positions a hundred times as far",
+        "motion classification",
+        motions.gaits,
+    ),
+    "captions": Claim(
+        "scenes of one to three shapes whose combination of color, shape, number and relation is not in the training data: 95% "
+        "of the captions exact, and the best head of the validation data has its largest weight on the object of a color or "
+        "shape word in 80%, for each of three seeds",
+        "Xu 2015",
+        captioning.describe_scenes,
+    ),
+    "desired-return": Claim(
+        "grid world: the return reached grows with the return desired (six of them; order kept within 95% intervals, rank "
+        "correlation at least 0.9), and at the best one, chosen on validation starts, its interval is above that of behavior "
+        "cloning, for each of three seeds",
+        "Chen 2021",
+        deciding.desired_returns,
+    ),
     "echo": Claim(
         "one script echoes the input 50 steps back with attention, and with a convolution iff its receptive field is > 50",
         "interchangeable layers",
         layers.echo,
     ),
+    "set": Claim(
+        "the largest of a set of 3 to 8 numbers: 95% of unseen sets right without positions, and another order changes "
+        "no probability by more than 1e-6 (for each of three seeds)",
+        "permutation invariance",
+        structures.sets,
+    ),
+    "graph": Claim(
+        "four groups of nodes: attention along edges is right 10 points more often than the same model without edges and a "
+        "linear model of the features, and more often than label propagation (for each of three seeds)",
+        "Velickovic 2018",
+        structures.communities,
+    ),
+    "reachable": Claim(
+        "whether a node is on the path of a mark: with L layers, 95% of the nodes at a distance of at most L are right, and at "
+        "most 5% of those beyond; all nodes only with as many layers as the diameter",
+        "one edge per layer",
+        structures.reachable,
+    ),
     "highway": Claim(
-        "fifty layers train as a highway network and with residual connections, and do not train without",
+        "a hundred layers train as a highway network and with residual connections, and do not train without",
         "Srivastava 2015",
         layers.highway,
     ),

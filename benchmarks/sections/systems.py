@@ -66,6 +66,31 @@ def claims() -> str:
     )
 
 
+def echo() -> str:
+    if not measured("echo.json"):
+        return ""
+    results = read("echo.json")
+    first = next(iter(results.values()))
+    rows = [
+        [
+            kind,
+            f"{result['layers']} of size {result['dim']}",
+            "all" if result["receptive_field"] is None else f"{result['receptive_field']}",
+            *(f"{accuracy:.1%}" for accuracy in result["accuracy"].values()),
+            f"{result['seconds']}",
+        ]
+        for kind, result in results.items()
+    ]
+    head = ["layer", "layers", "receptive field", *(f"{delay} steps" for delay in first["accuracy"]), "seconds"]
+    return (
+        "## Echo\n\nThe label of a symbol is the one so many steps before it, among 8; accuracy on 200 new sequences, chance "
+        "is 12.5%. Every kind has the same stack at every delay and 500 batches of 32 new sequences, which is short: an LSTM "
+        "or GRU has to keep all symbols of the delay in its state, and does not learn it in this time. One seed, one thread, "
+        f"seconds of CPU time ({first['machine']}, torch {first['torch']}, {first['date']}).\n"
+        f"\n`python benchmarks/echo.py`\n\n{table(head, rows)}\n\n![accuracy by delay](pictures/echo.png)\n"
+    )
+
+
 def language() -> str:
     rows = language_rows(RESULTS / "language")
     if not rows:

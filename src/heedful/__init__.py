@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from heedful.runs.load import load
     from heedful.runs.train import train
     from heedful.search import SearchConfig
+    from heedful.tasks.captioning.predictor import Captioner
     from heedful.tasks.chat.predictor import ChatBot
     from heedful.tasks.classification.predictor import Classifier
+    from heedful.tasks.decisions.predictor import DecisionMaker
     from heedful.tasks.embedding.predictor import Embedder
     from heedful.tasks.forecasting.predictor import Forecaster
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
+    from heedful.tasks.node_classification.predictor import NodeClassifier
     from heedful.tasks.predictor import Predictor
     from heedful.tasks.retrieval.predictor import Retriever
     from heedful.tasks.span.predictor import SpanExtractor
@@ -34,12 +37,15 @@ if TYPE_CHECKING:
     from heedful.tasks.translation.predictor import Translator
 
 MODULES = {  # name -> module that defines it
+    "Captioner": "heedful.tasks.captioning.predictor",
     "ChatBot": "heedful.tasks.chat.predictor",
     "Classifier": "heedful.tasks.classification.predictor",
+    "DecisionMaker": "heedful.tasks.decisions.predictor",
     "Embedder": "heedful.tasks.embedding.predictor",
     "Forecaster": "heedful.tasks.forecasting.predictor",
     "HeedfulError": "heedful.errors",
     "MaskFiller": "heedful.tasks.masked.predictor",
+    "NodeClassifier": "heedful.tasks.node_classification.predictor",
     "Predictor": "heedful.tasks.predictor",
     "Retriever": "heedful.tasks.retrieval.predictor",
     "SearchConfig": "heedful.search",
@@ -59,12 +65,15 @@ MODULES = {  # name -> module that defines it
 }
 
 __all__ = [
+    "Captioner",
     "ChatBot",
     "Classifier",
+    "DecisionMaker",
     "Embedder",
     "Forecaster",
     "HeedfulError",
     "MaskFiller",
+    "NodeClassifier",
     "Predictor",
     "Retriever",
     "SearchConfig",

@@ -8,6 +8,7 @@
     │   └── WriteError           4   a file that cannot be written: full disk, permissions
     ├── DivergedError            5   loss, gradient or weights became non-finite
     ├── OutOfMemory              6   out of memory, of the machine or its GPU
+    ├── RankLost                 7   another process of a distributed run ended or does not answer
     └── Interrupted             75   stopped by a signal; the same command continues
 
 A message is one sentence: what was given, what was expected. The hint says what to do.
@@ -30,6 +31,7 @@ EXIT_CODES = {
     4: "checkpoint, or a file that cannot be written",
     5: "training diverged",
     6: "out of memory",
+    7: "another process of a distributed run ended",
     75: "interrupted; the same command resumes the run",
 }
 
@@ -88,6 +90,10 @@ class DivergedError(HeedfulError):
 
 class OutOfMemory(HeedfulError):
     exit_code = 6
+
+
+class RankLost(HeedfulError):
+    exit_code = 7
 
 
 class Interrupted(HeedfulError):

@@ -24,6 +24,7 @@ export const selection = $state({
   tour: 0,
   by: "weights",
   runs: "",
+  removed: "", // names of heads, with commas between them
 });
 
 /** Light or dark; canvases read it to draw again. */
@@ -35,7 +36,7 @@ export function setTheme(theme: string): void {
 }
 
 const NUMBERS = ["layer", "head", "step", "tour"] as const;
-const TEXTS = ["model", "text", "kind", "by", "runs"] as const;
+const TEXTS = ["model", "text", "kind", "by", "runs", "removed"] as const;
 
 export function readHash(): void {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -43,15 +44,18 @@ export function readHash(): void {
   if (VIEWS.some(([name]) => name === path)) selection.view = path!;
   for (const name of TEXTS) if (given.has(name)) selection[name] = given.get(name)!;
   for (const name of NUMBERS) {
-    const value = Number(given.get(name));
-    if (given.has(name) && Number.isInteger(value) && value >= 0) selection[name] = value;
+    const value = Number(given.get(name)); // 0 is not written
+    selection[name] = Number.isInteger(value) && value >= 0 ? value : 0;
   }
+  selection.removed = given.get("removed") ?? "";
 }
 
-export function hashOf(view: string = selection.view): string {
+/** The address of a view with the selection, some of it changed. */
+export function hashOf(view: string = selection.view, changes: Partial<typeof selection> = {}): string {
   const query = new URLSearchParams();
-  for (const name of TEXTS) if (selection[name]) query.set(name, selection[name]);
-  for (const name of NUMBERS) if (selection[name]) query.set(name, String(selection[name]));
+  const given = { ...selection, ...changes };
+  for (const name of TEXTS) if (given[name]) query.set(name, given[name]);
+  for (const name of NUMBERS) if (given[name]) query.set(name, String(given[name]));
   return `#/${view}${query.size ? `?${query}` : ""}`;
 }
 

@@ -42,7 +42,12 @@ COMMANDS: dict[str, dict[str, str]] = {
     "search": {"retrieval": "{run} 'cat sees'"},
     "reply": {"chat": "{run} {folder}/prompts.txt"},
     "forecast": {"forecasting": "{run} {folder}/series.csv"},
+    "classify-nodes": {"node_classification": "{run} {folder}/graphs.jsonl"},
+    "decide": {"decisions": "{run} {folder}/histories.txt"},
     "classify-images": {"image_classification": "{run} {folder}/image.txt"},
+    "caption": {"captioning": "{run} {folder}/image.txt"},
+    "inspect image": {"captioning": f"{{run}} {example_of('captioning').inputs[0]}"},
+    "classify-series": {"series_classification": "{run} {folder}/motion.csv"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -59,6 +64,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "inspect positions": dict.fromkeys(ANALYZED, "{run}"),
     "inspect cost": dict.fromkeys(TASKS, "{run} --rows 2 --tokens 5"),
     "inspect alignment": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
+    "inspect returns": {"decisions": "{run} --episodes 4"},
     "average": dict.fromkeys(TASKS, "{run} --steps 2"),
     "prune": {
         "translation": "{run} --out {out}/small --keep encoder=2",
@@ -79,9 +85,13 @@ VALUES: dict[str, str | None] = {
     "by": "norms",
     "choose_on": "{folder}/sources.txt,{folder}/targets.txt,{folder}/gold.txt",
     "column": "1.0",
+    "commit_every": "4",  # refused without --output
     "conllu": "{folder}/trees.conllu",
     "cover": "both",
     "data": "{folder}/heads.tsv",
+    "desired": "4",
+    "episodes": "5",
+    "greedy": None,
     "files": "{folder}/targets.txt",
     "gold": "{folder}/gold.txt",
     "head": "1",
@@ -106,10 +116,13 @@ VALUES: dict[str, str | None] = {
     "output": "{out}/output.txt",
     "other": "w4 w5 w6",
     "picture": "{out}/picture.svg",
+    "holdout": None,
     "pooling": "cls",
     "position": "1",
     "precision": "bf16",
     "prefixes": "{folder}/prefixes.txt",
+    "nodes": "{folder}/nodes.csv",
+    "edges": "{folder}/edges.csv",
     "prompt": "the dog",
     "reference": "{folder}/targets.txt",
     "rebuild": None,
@@ -117,6 +130,7 @@ VALUES: dict[str, str | None] = {
     "reply.search": "n_best=2",
     "reverse": "{other}",
     "row": "0.2",
+    "shard": "1/2",  # refused without --output
     "rows": "4",
     "save": "{out}/maps.safetensors",
     "search": "max_length=2",
@@ -220,6 +234,11 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
     (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "series.csv").write_text(SERIES)
+    for name, content in example_of("node_classification").files.items():
+        (made / name).write_text(content)
+    (made / "motion.csv").write_text("x,y\n0,1\n1,2\n")
+    (made / "graphs.jsonl").write_text("".join(f"{line}\n" for line in example_of("node_classification").inputs))
+    (made / "histories.txt").write_text(example_of("decisions").inputs[0] + "\n")
     (made / "image.txt").write_text(example_of("image_classification").inputs[0] + "\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")
@@ -245,11 +264,13 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         if any(param.name == "run" and param.param_type_name == "argument" for param in params)
     }
     assert takes_run - COMMANDS.keys() == {
+        "backtranslate",
         "chat",
         "export",
         "inspect document",
         "inspect experts",
-    }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
+        "inspect graph",
+    }  # tested in runs/test_bulk.py, test_chat.py, and in tests/exchange and tests/inspection with models of their own
 
 
 def test_every_option_is_tried_with_every_command_and_every_task() -> None:

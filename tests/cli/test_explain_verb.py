@@ -45,6 +45,7 @@ def test_without_arguments_the_topics_are_listed(capsys: pytest.CaptureFixture[s
         "look-up",
         "scaling",
         "positions",
+        "norms",
         "loss",
         "batch",
         "search",

@@ -191,6 +191,21 @@ def test_predict_reads_standard_input_where_no_file_is_given(task: str, run: Pat
     assert capsys.readouterr() == ("", "")
 
 
+def test_shards_have_the_bytes_of_one_bulk_run_and_the_samples_of_their_lines(
+    task: str, run: Path, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments: list[str | Path] = ["predict", run, run.parent / "inputs.txt", *quick_arguments(task)]
+    bulk: list[str | Path] = [*arguments, "--commit-every", "1", "--output"]
+    assert heed(*bulk, tmp_path / "whole") == 0
+    assert [heed(*bulk, tmp_path / "out", "--shard", f"{number}/3") for number in (2, 3, 1)] == [0, 0, 0]
+    assert heed("join", tmp_path / "out") == 0
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes() != b""
+    if predictor.decodes:  # samples are keyed by (seed, line)
+        capsys.readouterr()
+        assert heed(*arguments) == 0
+        assert (tmp_path / "out").read_text() == capsys.readouterr().out
+
+
 def test_the_predictions_before_an_invalid_input_are_printed(
     task: str, run: Path, inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

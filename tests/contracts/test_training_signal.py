@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import END, FAMILIES, START, VOCAB, Pairs, logits_of, tiny_config
+from tiny import CONTRACT_FAMILIES, END, START, TOKEN_READERS, VOCAB, Pairs, logits_of, tiny_config
 from torch.nn import functional
 
-from heedful.models import MODELS
 from heedful.nn.attention import NoHeads
 from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
@@ -25,9 +24,9 @@ def test_every_parameter_receives_a_gradient(model: SequenceModel, pairs: Pairs)
     assert [name for name in without if not name.startswith(tuple(unused))] == []
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CONTRACT_FAMILIES)
 def test_a_model_overfits_one_batch_and_translates_it(family: str, pairs: Pairs) -> None:
-    model: SequenceModel = MODELS[family](tiny_config(family, {"dropout": 0.0}), VOCAB, VOCAB)
+    model: SequenceModel = TOKEN_READERS[family](tiny_config(family, {"dropout": 0.0}), VOCAB, VOCAB)
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     target_in = functional.pad(pairs.target, (1, 0), value=START)
     target_out = functional.pad(pairs.target, (0, 1), value=END)

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heedful.data.batching import END, JITTER, count_over_budget, find_batch_starts, mix_corpora, padding_fraction, plan_epoch
+from heedful.data.batching import (
+    END,
+    JITTER,
+    corpus_counts,
+    count_over_budget,
+    find_batch_starts,
+    mix_corpora,
+    padding_fraction,
+    plan_epoch,
+    temper_weights,
+)
 from heedful.data.pairs import pairs
 from heedful.data.sources import CorpusConfig
 
@@ -134,6 +144,28 @@ def test_a_mixture_uses_each_pair_of_a_corpus_equally_often(sizes: list[int], we
     for part, size, w in zip(np.split(uses, np.cumsum(sizes)[:-1]), sizes, weights, strict=True):
         assert part.max() - part.min() <= 1
         assert part.sum() == epochs * max(round(w * size), 1)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 10_000), min_size=2, max_size=5),
+    weights=st.lists(st.floats(0.1, 10.0), min_size=5, max_size=5),
+    temperature=st.floats(1.0, 50.0),
+)
+def test_a_temperature_gives_shares_proportional_to_a_power_and_keeps_the_size_of_an_epoch(
+    sizes: list[int], weights: list[float], temperature: float
+) -> None:
+    given_weights = weights[: len(sizes)]
+    amounts = np.array(sizes) * np.array(given_weights)
+    tempered = np.array(temper_weights(sizes, given_weights, temperature)) * np.array(sizes)
+    assert tempered.sum() == pytest.approx(amounts.sum())
+    assert tempered / tempered.sum() == pytest.approx(amounts ** (1 / temperature) / (amounts ** (1 / temperature)).sum())
+    assert temper_weights(sizes, given_weights, 1.0) == pytest.approx(given_weights)
+
+
+def test_a_temperature_in_closed_form() -> None:
+    weights = temper_weights([900, 100], [1.0, 1.0], 2.0)  # shares 30 : 10
+    assert corpus_counts([900, 100], weights) == [750, 250]
+    assert len(mix_corpora([900, 100], weights, seed=1, epoch=3)) == 1000
 
 
 def test_a_mixture_is_a_function_of_seed_and_epoch() -> None:

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from heedful.data.augment import AugmentConfig, augment
+from heedful.data.augment import AugmentConfig, LabeledAugmentConfig, augment, epoch_draws
 from heedful.data.image_files import ImageFormat, Pixels, UnusableImage, decode_image, fit_array, read_idx
 from heedful.data.image_store import open_images
 from heedful.data.images import ImagesConfig, find_reader
 from heedful.data.shapes import SHAPES, draw_shapes
 from heedful.errors import DataError
+from heedful.tasks.image_classification.data import ImageSet
 
 GRAY, COLOR = ImageFormat(6, 8, 1), ImageFormat(6, 8, 3)
 
@@ -201,27 +202,31 @@ def test_a_damaged_idx_file_is_a_data_error_with_its_name(raw: bytes, sentence: 
     assert str(path) in str(error.value) and sentence in str(error.value)
 
 
+def augmented(images: Pixels, indices: Any, config: AugmentConfig, *, seed: int, epoch: int) -> Pixels:
+    return augment(images, epoch_draws(seed, epoch, int(max(indices)) + 1)[indices], config)
+
+
 def test_augmentation_is_a_pure_function_of_seed_epoch_and_index() -> None:
     images, options = np.stack([drawn(COLOR, number) for number in range(4)]), AugmentConfig(shift=2, flip=True, cutout=3)
     indices = np.array([7, 8, 9, 10])
-    whole = augment(images, indices, options, seed=1, epoch=2)
+    whole = augmented(images, indices, options, seed=1, epoch=2)
     for at in range(4):
-        alone = augment(images[at : at + 1], indices[at : at + 1], options, seed=1, epoch=2)
+        alone = augmented(images[at : at + 1], indices[at : at + 1], options, seed=1, epoch=2)
         assert np.array_equal(whole[at], alone[0])
     for other in ({"seed": 2, "epoch": 2}, {"seed": 1, "epoch": 3}):
-        assert not np.array_equal(whole, augment(images, indices, options, **other))
-    assert not np.array_equal(whole, augment(images, indices + 1, options, seed=1, epoch=2))
-    assert augment(images, indices, AugmentConfig(), seed=1, epoch=2) is images
+        assert not np.array_equal(whole, augmented(images, indices, options, **other))
+    assert not np.array_equal(whole, augmented(images, indices + 1, options, seed=1, epoch=2))
+    assert augmented(images, indices, AugmentConfig(), seed=1, epoch=2) is images
 
 
 def test_each_augmentation_does_what_it_says() -> None:
     images = np.repeat(np.maximum(drawn(ImageFormat(9, 9, 1)), 1)[None], 200, axis=0)  # no pixel is black
     indices = np.arange(200)
-    flipped = augment(images, indices, AugmentConfig(flip=True), seed=1, epoch=0)
+    flipped = augmented(images, indices, AugmentConfig(flip=True), seed=1, epoch=0)
     is_flipped = [np.array_equal(image, images[0][:, ::-1]) for image in flipped]
     is_same = [np.array_equal(image, images[0]) for image in flipped]
     assert sum(is_flipped) + sum(is_same) == 200 and 60 < sum(is_flipped) < 140
-    shifted = augment(images, indices, AugmentConfig(shift=1), seed=1, epoch=0)
+    shifted = augmented(images, indices, AugmentConfig(shift=1), seed=1, epoch=0)
     moves = {
         (y, x)
         for image in shifted
@@ -230,8 +235,24 @@ def test_each_augmentation_does_what_it_says() -> None:
         if np.array_equal(image, np.pad(images[0], ((1, 1), (1, 1), (0, 0)))[1 + y : 10 + y, 1 + x : 10 + x])
     }
     assert len(moves) == 9
-    black = (augment(images, indices, AugmentConfig(cutout=3), seed=1, epoch=0) == 0).sum((1, 2, 3))
+    black = (augmented(images, indices, AugmentConfig(cutout=3), seed=1, epoch=0) == 0).sum((1, 2, 3))
     assert black.max() == 9 and black.min() >= 4
+
+
+def test_cutmix_replaces_one_rectangle_and_gives_its_share_of_the_label() -> None:
+    values = np.arange(1, 101, dtype=np.uint8)  # each image has one color, so every pixel names its image
+    images = ImageSet(np.broadcast_to(values[:, None, None, None], (100, 8, 8, 1)), np.arange(100), np.arange(100))
+    chosen = np.array([3, 50, 98, 7, 21, 30])  # none is mixed with itself
+    batch = images.augmented_batch(chosen, LabeledAugmentConfig(cutmix=0.999), seed=1, epoch=0)
+    for pixels, label, mixed, share in zip(*(tensor.numpy() for tensor in batch), strict=True):
+        is_other = pixels[..., 0] != label + 1
+        assert set(pixels[is_other, 0].tolist()) <= {mixed + 1} and is_other.mean() == pytest.approx(share)
+        rows, columns = is_other.any(1), is_other.any(0)
+        assert np.array_equal(is_other, rows[:, None] & columns[None])  # the product of its rows and columns
+        assert np.diff(np.flatnonzero(rows)).max(initial=1) == np.diff(np.flatnonzero(columns)).max(initial=1) == 1
+    assert float(batch.mixed_shares.min()) > 0 and float(batch.mixed_shares.max()) < 1
+    never = images.augmented_batch(chosen, LabeledAugmentConfig(cutmix=0.0), seed=1, epoch=0)
+    assert not never.mixed_shares.any() and np.array_equal(never.pixels[:, 0, 0, 0], chosen + 1)
 
 
 def test_more_shapes_only_append_and_splits_differ() -> None:

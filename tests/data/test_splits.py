@@ -96,6 +96,7 @@ WRONG: dict[str, tuple[dict[str, object], str, str]] = {
         "",
         "counts would have no effect without builtin",
     ),
+    "temperature": ({"train": FILES, "valid": FILES, "temperature": 2.0}, "", "temperature would have no effect"),
     "weight": ({"train": FILES, "valid": {**FILES, "weight": 2}}, "", "valid: weight would have no effect"),
     "misspelt in a table": ({"train": {"sorce": "a"}, "valid": FILES}, "train.sorce", "Extra inputs"),
     "misspelt in a list": ({"train": [FILES, {"sorce": "a"}], "valid": FILES}, "train.1.sorce", "Extra inputs"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,10 @@ def test_ridge_finds_a_linear_recurrence() -> None:
     train, test = Windows(values[:200], 0, 8, 4), Windows(values, 200, 8, 4)
     weights = best_ridge(train, test, (1e-6, 1e6))
     assert apply_ridge(test, weights).mse < 1e-5 < persistence(test).mse
+
+
+def test_ridge_with_an_infinite_penalty_is_persistence() -> None:
+    train, valid = Windows(VALUES[:20], 0, 6, 3), Windows(VALUES, 20, 6, 3)
+    weights = fit_ridge(products(train), math.inf)
+    assert apply_ridge(valid, weights) == persistence(valid)
+    assert apply_ridge(valid, best_ridge(train, valid)).mse <= persistence(valid).mse  # it is among the candidates

@@ -27,7 +27,8 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("gpt", {"position": "alibi"}),
     ("convs2s", {}),
     ("bytenet", {"dilations": (1, 2)}),
-    ("bahdanau", {}),
+    ("bahdanau", {"norm": "layer"}),
+    ("sutskever", {"norm": "layer"}),
     ("luong", {"scope": "local-p", "radius": 2}),
     ("mixed", {"encoder": ("lstm",), "decoder": ("gru", "restricted"), "window": 3}),
 ]

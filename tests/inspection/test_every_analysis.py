@@ -7,24 +7,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from workshop import heed
 
 import heedful
 from heedful import inspection
 from heedful.cli.output import replace_non_finite
+from heedful.data.image_files import encode_data_uri
 from heedful.inspection.result import Result
 
 TEXTS = {"translation": "w1 w2 w3", "language": "the cat sees a dog", "classification": "a dog sees"}
 TEXTS |= {"masked": "the [MASK] sees a [MASK]", "tagging": "the cat sees", "encoder": "a dog sees"}
 OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs", "encoder": "the cat runs"}
 OTHERS |= {"masked": "a [MASK] runs a [MASK]", "tagging": "a dog runs"}
+PICTURE, OTHER_PICTURE = (encode_data_uri(np.full((4, 4, 3), (color, 90, 9), np.uint8)) for color in (230, 20))
+TEXTS |= {"captioning": PICTURE, "image_classification": PICTURE}
+OTHERS |= {"captioning": OTHER_PICTURE}
 TEXTS |= {"several": "a dog sees", "numeric": "1\t2\n-3\t0.5\n0\t1"}
 OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
+NODES = "node_classification"
+TEXTS |= {NODES: '{"nodes": [{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}], "edges": [["a", "b"]]}'}
+OTHERS |= {NODES: '{"nodes": [{"node": "a", "x": 0, "y": 2}, {"node": "b", "x": 1, "y": 1}], "edges": [["a", "b"]]}'}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
 # encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
-ENCODERS = ("masked", "tagging", "encoder", "several", "numeric")
-ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS)
+IMAGES = ("captioning", "image_classification")
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES)
+CAPTIONING = "captioning"
+ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, CAPTIONING)
 
 
 class Analysis(NamedTuple):
@@ -98,11 +108,31 @@ ANALYSES = [
         "patch",
         ("{text}", "--from", "{other}"),
         lambda one, text, other: inspection.patch(one, text, other),
-        (TRANSLATION, CLASSIFICATION, *ENCODERS),
+        (TRANSLATION, CLASSIFICATION, *ENCODERS, CAPTIONING),
     ),
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
     Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder", "several")),
+    Analysis("image", ("{text}",), lambda one, text, other: inspection.image(one, text), IMAGES),
+    Analysis(
+        "image",
+        ("{text}", "--layer", "0", "--head", "1"),
+        lambda one, text, other: inspection.image(one, text, layer=0, head=1),
+        IMAGES,
+    ),
+    Analysis(
+        "image",
+        ("{text}", "--target", "a red one"),
+        lambda one, text, other: inspection.image(one, text, "a red one"),
+        ("captioning",),
+    ),
+    Analysis("graph", ("{text}",), lambda one, text, other: inspection.graph(one, text), (NODES,)),
+    Analysis(
+        "graph",
+        ("{text}", "--layer", "0", "--head", "1"),
+        lambda one, text, other: inspection.graph(one, text, layer=0, head=1),
+        (NODES,),
+    ),
     Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]
@@ -159,9 +189,11 @@ def test_the_table_has_every_analysis() -> None:
         "alignment",
         "cost",
         "experts",
+        "forecast",  # heed forecast --picture
         "heads",
         "positions",
         "pruning_curve",
+        "returns",
     }
 
 

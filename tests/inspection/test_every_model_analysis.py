@@ -37,6 +37,12 @@ ANALYSES = [
     Analysis("heads", ALL, ("--sentences", "6"), lambda predictor: inspection.heads(predictor, sentences=6)),
     Analysis("positions", ("translation",), ("--sentences", "6"), lambda predictor: inspection.positions(predictor, 6)),
     Analysis("positions", ("language", "classification", *ENCODERS), (), lambda predictor: inspection.positions(predictor)),
+    Analysis(
+        "returns",
+        ("decisions",),
+        ("--desired", "2", "--desired", "5", "--episodes", "4", "--greedy"),
+        lambda predictor: inspection.returns(predictor, [2, 5], 4, greedy=True),
+    ),
     Analysis("pruning", ALL, ("--sentences", "8"), lambda predictor: inspection.pruning_curve(predictor, sentences=8)),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]

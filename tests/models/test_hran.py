@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from heedful.models.hran import Hran, HranConfig, number_utterances
 from heedful.nn.hooks import record
 from heedful.nn.model import CROSS, UTTERANCE
-from heedful.nn.recurrent import Gru
+from heedful.nn.recurrent import Layer
 
 SEPARATOR, PAD = 4, 0
 SOURCE = torch.tensor([[5, 6, 4, 7, 8, 9, 4, 10, 2], [9, 4, 5, 2, 0, 0, 0, 0, 0]])  # three utterances, and two
@@ -19,10 +19,10 @@ MASK = SOURCE != PAD
 TARGET = torch.tensor([[1, 5, 6, 7], [1, 8, 9, 10]])
 
 
-@pytest.fixture(scope="module")
-def model() -> Hran:
+@pytest.fixture(scope="module", params=["none", "layer"])
+def model(request: pytest.FixtureRequest) -> Hran:
     torch.manual_seed(3)
-    made = perturb(Hran(HranConfig(dim=8, embedding=6, readout=5), VOCAB, VOCAB)).eval()
+    made = perturb(Hran(HranConfig(dim=8, embedding=6, readout=5, norm=request.param), VOCAB, VOCAB)).eval()
     made.set_turns(SEPARATOR, 4)
     return made
 
@@ -34,12 +34,9 @@ def test_utterances_are_numbered_from_the_last_and_end_with_the_separator() -> N
     assert torch.equal(number_utterances(SOURCE, MASK, torch.tensor(-1), 1), MASK.long())
 
 
-def run_gru(layer: Gru, x: Tensor, state: Tensor) -> Tensor:
+def run_gru(layer: Layer, x: Tensor, state: Tensor) -> Tensor:
     """One step: x (inputs,), state (dim,) -> (dim,)."""
-    (new,) = layer.step_function()(
-        torch.nn.functional.linear(torch.cat((x, x.new_ones(1))), layer.weight)[None], None, (state[None],)
-    )
-    return new[0]
+    return layer(x[None, None], (state[None],))[1][0][0]
 
 
 @torch.inference_mode()
@@ -90,7 +87,8 @@ def test_both_levels_sum_to_one_and_the_second_is_shared_by_the_words_of_each_ut
 @torch.inference_mode()
 def test_without_a_separator_the_source_is_one_utterance(model: Hran) -> None:
     torch.manual_seed(3)
-    plain = perturb(Hran(HranConfig(dim=8, embedding=6, readout=5), VOCAB, VOCAB)).eval()
+    config = HranConfig(dim=8, embedding=6, readout=5, norm=model.config.norm)
+    plain = perturb(Hran(config, VOCAB, VOCAB)).eval()
     plain.load_state_dict(model.state_dict())  # the separator is not stored with the weights
     without = SOURCE.masked_fill(SOURCE == SEPARATOR, 5)
     assert_close(plain.forced(without, MASK, TARGET).hidden, model.forced(without, MASK, TARGET).hidden)

@@ -12,10 +12,11 @@ from torch.testing import assert_close
 
 from heedful.nn.decoder_state import Tree
 from heedful.nn.hooks import ablate, patch, record
-from heedful.nn.recurrent import CELLS, Hidden, Layer, RecurrentStack
+from heedful.nn.recurrent import Gru, Hidden, Layer, Lstm, RecurrentStack
 from heedful.nn.recurrent_attention import AttentionAfterStep, AttentionBeforeStep
 from heedful.nn.scores import SCOPES, Additive, General, SourceAttention
 
+CELLS: dict[str, type[Layer]] = {"lstm": Lstm, "gru": Gru}
 ROWS, TIME, PLACES, INPUTS, DIM, VALUES = 2, 5, 6, 3, 4, 7
 MASK = torch.arange(PLACES) < torch.tensor([6, 4])[:, None]
 

@@ -1,4 +1,5 @@
-"""Recurrent layers equal torch's, with their bias as a weight; steps equal the whole sequence; padding has no effect."""
+"""Recurrent layers equal torch's, with their bias as a weight, or, normalized, the equations of Ba et al. (2016); steps equal
+the whole sequence; padding has no effect."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from tiny import perturb
 from torch import Tensor
 from torch.testing import assert_close
 
+from heedful.nn.normalized_recurrent import CELLS, NormalizedGru, NormalizedLstm
 from heedful.nn.recurrent import (
-    CELLS,
     Bidirectional,
     Gru,
     Hidden,
@@ -28,9 +29,17 @@ LENGTHS = torch.tensor([6, 2, 4])
 MASK = torch.arange(TIME) < LENGTHS[:, None]
 
 
-@pytest.fixture(params=CELLS, name="layer")
+LAYERS = {f"{cell}, norm {norm}": layer for norm, cells in CELLS.items() for cell, layer in cells.items()}
+
+
+@pytest.fixture(params=LAYERS, name="layer")
 def _layer(request: pytest.FixtureRequest) -> Layer:
-    return perturb(CELLS[request.param](INPUTS, DIM))
+    return perturb(LAYERS[request.param](INPUTS, DIM))
+
+
+@pytest.fixture(params=CELLS["none"], name="plain")
+def _plain(request: pytest.FixtureRequest) -> Layer:
+    return perturb(CELLS["none"][request.param](INPUTS, DIM))
 
 
 def reference(layer: Layer) -> Any:
@@ -53,10 +62,10 @@ def as_torch(state: Hidden) -> Any:
 
 
 @pytest.mark.parametrize("with_state", [False, True])
-def test_a_layer_equals_torchs(layer: Layer, with_state: bool) -> None:
-    x, state = torch.randn(ROWS, TIME, INPUTS), some_state(layer) if with_state else None
-    hidden, last = layer(x, state)
-    expected, expected_last = reference(layer)(x, None if state is None else as_torch(state))
+def test_a_layer_equals_torchs(plain: Layer, with_state: bool) -> None:
+    x, state = torch.randn(ROWS, TIME, INPUTS), some_state(plain) if with_state else None
+    hidden, last = plain(x, state)
+    expected, expected_last = reference(plain)(x, None if state is None else as_torch(state))
     assert_close(hidden, expected)
     assert_close(as_torch(last), expected_last)
 
@@ -73,12 +82,12 @@ def test_steps_equal_the_whole_sequence(layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("with_state", [False, True])
-def test_step_by_step_equals_the_kernel_with_its_gradients(layer: Layer, with_state: bool) -> None:
-    inputs, state = torch.randn(ROWS, TIME, INPUTS + 1, requires_grad=True), some_state(layer) if with_state else None
-    (hidden, last), (expected, expected_last) = layer.step_by_step(inputs, state), layer.call(inputs, state)
+def test_step_by_step_equals_the_kernel_with_its_gradients(plain: Layer, with_state: bool) -> None:
+    inputs, state = torch.randn(ROWS, TIME, INPUTS + 1, requires_grad=True), some_state(plain) if with_state else None
+    (hidden, last), (expected, expected_last) = plain.step_by_step(inputs, state), plain.call(inputs, state)
     assert_close(hidden, expected)
     assert_close(last, expected_last)
-    variables = inputs, layer.weight, layer.recurrent
+    variables = inputs, plain.weight, plain.recurrent
     assert_close(*(torch.autograd.grad(out.square().sum(), variables) for out in (hidden, expected)))
 
 
@@ -95,9 +104,9 @@ def gru_formula(from_input: Tensor, from_hidden: Tensor, hidden: Tensor) -> Tens
 
 
 @pytest.mark.parametrize("fed", [0, 2])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", CELLS["none"])
 def test_fused_cells_get_the_right_arguments(cell: str, fed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = perturb(CELLS[cell](INPUTS, DIM, fed=fed))
+    layer = perturb(CELLS["none"][cell](INPUTS, DIM, fed=fed))
     x, state, more = torch.randn(ROWS, 1, INPUTS), some_state(layer), torch.randn(ROWS, fed) if fed else None
     expected = layer.step_function()(layer.project_inputs(x)[0], more, state)
     for name, value in {
@@ -110,11 +119,11 @@ def test_fused_cells_get_the_right_arguments(cell: str, fed: int, monkeypatch: p
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_fused_cells_equal_their_formulas(layer: Layer) -> None:
-    gates = layer.gates * DIM
+def test_fused_cells_equal_their_formulas(plain: Layer) -> None:
+    gates = plain.gates * DIM
     sizes = gates, gates, DIM
     from_input, from_hidden, state = (torch.randn(ROWS, size, device="cuda", requires_grad=True) for size in sizes)
-    fused, formula = (fused_lstm_cell, lstm_formula) if isinstance(layer, Lstm) else (fused_gru_cell, gru_formula)
+    fused, formula = (fused_lstm_cell, lstm_formula) if isinstance(plain, Lstm) else (fused_gru_cell, gru_formula)
     new, expected = fused(from_input, from_hidden, state), formula(from_input, from_hidden, state)
     assert_close(new, expected)
     outputs = [torch.cat(out, -1) if isinstance(out, tuple) else out for out in (new, expected)]
@@ -122,12 +131,87 @@ def test_fused_cells_equal_their_formulas(layer: Layer) -> None:
     assert_close(*gradients)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", LAYERS)
 def test_fed_inputs_are_concatenated_to_the_inputs(cell: str) -> None:
-    layer = perturb(CELLS[cell](3, DIM, fed=2))
+    layer = perturb(LAYERS[cell](3, DIM, fed=2))
     x, state = torch.randn(ROWS, 1, INPUTS), some_state(layer)
     fed = layer.step_function()(layer.project_inputs(x[..., :3])[0], x[:, 0, 3:], state)
     assert_close(fed, layer(x, state)[1])
+
+
+def normalized(values: Tensor, gain: Tensor) -> Tensor:
+    """a (z - mean) / deviation over the last axis, written out."""
+    mean = values.sum(-1, keepdim=True) / values.shape[-1]
+    variance = ((values - mean) ** 2).sum(-1, keepdim=True) / values.shape[-1]
+    return gain * (values - mean) / (variance + 1e-5).sqrt()
+
+
+def normalized_lstm(layer: NormalizedLstm, x: Tensor, state: Hidden) -> Hidden:
+    """One step: x (rows, inputs)."""
+    hidden, cell = state
+    from_input = normalized(x @ layer.weight[:, :-1].T, layer.input_norm.gain)
+    from_hidden = normalized(hidden @ layer.recurrent.T, layer.hidden_norm.gain)
+    i, f, g, o = (from_input + from_hidden + layer.weight[:, -1]).chunk(4, dim=-1)
+    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+    return o.sigmoid() * normalized(cell, layer.cell_norm.gain).tanh(), cell
+
+
+def normalized_gru(layer: NormalizedGru, x: Tensor, state: Hidden) -> Hidden:
+    """One step: both gates are normalized together, the candidate on its own."""
+    (hidden,) = state
+    gates, candidate = slice(0, 2 * DIM), slice(2 * DIM, 3 * DIM)
+    from_input, from_hidden, bias = x @ layer.weight[:, :-1].T, hidden @ layer.recurrent.T, layer.weight[:, -1]
+    inputs, states = layer.input_norm.gain, layer.hidden_norm.gain
+    r, z = (
+        (normalized(from_input[:, gates], inputs[gates]) + normalized(from_hidden[:, gates], states[gates]) + bias[gates])
+        .sigmoid()
+        .chunk(2, dim=-1)
+    )
+    new = normalized(from_input[:, candidate], inputs[candidate]) + bias[candidate]
+    new = (new + r * normalized(from_hidden[:, candidate], states[candidate])).tanh()
+    return ((1 - z) * new + z * hidden,)
+
+
+@pytest.mark.parametrize(("cell", "reference_step"), [(NormalizedLstm, normalized_lstm), (NormalizedGru, normalized_gru)])
+@pytest.mark.parametrize("fed", [0, 2])
+def test_a_normalized_layer_is_its_equations_with_their_gradients(cell: Any, reference_step: Any, fed: int) -> None:
+    layer = perturb(cell(INPUTS - fed, DIM, fed=fed))
+    x, initial = torch.randn(ROWS, TIME, INPUTS), some_state(layer)
+    state, expected_state, hidden, expected = initial, initial, [], []
+    step = layer.step_function()
+    for time, gates in enumerate(layer.project_inputs(x[..., : INPUTS - fed])):
+        state = step(gates, x[:, time, INPUTS - fed :] if fed else None, state)
+        expected_state = reference_step(layer, x[:, time], expected_state)
+        hidden.append(state[0])
+        expected.append(expected_state[0])
+    assert len(hidden) == TIME
+    assert_close(torch.stack(hidden), torch.stack(expected))
+    assert_close(state, expected_state)
+    assert_close(layer(x, initial), (torch.stack(expected, dim=1), expected_state))
+    gradients = [torch.autograd.grad(torch.stack(out).square().sum(), list(layer.parameters())) for out in (hidden, expected)]
+    assert_close(*gradients)
+
+
+@pytest.mark.parametrize("cell", [NormalizedLstm, NormalizedGru])
+def test_normalized_gates_do_not_depend_on_the_scale_of_the_weights(cell: Any) -> None:
+    """N(2 W x) = N(W x), but for the eps in the denominator; and a plain layer does depend on it."""
+    for kind, is_equal in ((cell, True), (type(LAYERS["gru, norm none"](1, 1)), False)):
+        layer = perturb(kind(INPUTS, DIM))
+        x, state = 100 * torch.randn(ROWS, TIME, INPUTS), tuple(100 * each for each in some_state(layer))
+        before = layer(x, state)[0]
+        with torch.no_grad():
+            layer.weight[:, :-1] *= 2
+            layer.recurrent.mul_(2)
+        assert torch.allclose(layer(x, state)[0], before, atol=1e-4) == is_equal
+
+
+@pytest.mark.parametrize("cell", [NormalizedLstm, NormalizedGru])
+def test_gradients_stay_finite_behind_long_padding(cell: Any) -> None:
+    """The derivative of N at 0 is 1 / sqrt(eps): through 200 padded steps a gradient would overflow."""
+    layer, real = cell(INPUTS, DIM), torch.arange(204).expand(ROWS, -1) >= 200
+    hidden, _ = layer(torch.randn(ROWS, 204, INPUTS), None, real)
+    hidden.square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
 def test_a_step_of_an_lstm_is_its_formula() -> None:
@@ -186,11 +270,11 @@ def sentences(x: Tensor) -> list[Tensor]:
     return [x[row : row + 1, :length] for row, length in enumerate(LENGTHS.tolist())]
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", LAYERS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_last_state_is_that_of_the_last_real_token(cell: str, reverse: bool) -> None:
     """Reversed, the first token is the last, also in a short sentence; outputs keep the order of the source."""
-    encoder = perturb(Unidirectional(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM)], 0.0), reverse))
+    encoder = perturb(Unidirectional(RecurrentStack([LAYERS[cell](INPUTS, DIM), LAYERS[cell](DIM, DIM)], 0.0), reverse))
     x = torch.randn(ROWS, TIME, INPUTS)
     hidden, last, _ = encoder(x, MASK)
     for row, sentence in enumerate(sentences(x)):
@@ -210,9 +294,9 @@ def test_a_bidirectional_encoder_concatenates_both_directions(layer: Layer) -> N
         assert_close(hidden[row : row + 1, : sentence.shape[1]], torch.cat((ahead, back), dim=-1))
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", LAYERS)
 def test_steps_of_a_stack_equal_the_whole_sequence(cell: str) -> None:
-    stack = perturb(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM), CELLS[cell](DIM, DIM)], 0.0))
+    stack = perturb(RecurrentStack([LAYERS[cell](INPUTS, DIM), LAYERS[cell](DIM, DIM), LAYERS[cell](DIM, DIM)], 0.0))
     x = torch.randn(ROWS, TIME, INPUTS)
     states = [some_state(layer) for layer in stack]
     expected, last = stack(x, states, None)

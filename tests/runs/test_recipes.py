@@ -38,7 +38,10 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
             "tagged": check_tagged_recipe,
             "dialogues": check_dialogue_recipe,
             "images": check_image_recipe,
+            "captions": check_toy_recipe,
             "series": check_series_recipe,
+            "graphs": check_toy_recipe,
+            "trajectories": check_toy_recipe,
         }
         checks[data.form](name, tmp_path, capsys)
         return

@@ -130,7 +130,7 @@ def test_wrong_arguments_of_analyses(name: str, fields: dict[str, Any], status: 
 
 
 def test_every_analysis_is_served_and_none_takes_a_path() -> None:
-    assert {"attention", "heads", "saliency", "cost"} <= set(ANALYSES) and len(ANALYSES) == 16
+    assert {"attention", "forecast", "heads", "saliency", "cost"} <= set(ANALYSES) and len(ANALYSES) == 20
     paths = {(name, part) for name in ANALYSES for part, kind in signature_of(name).items() if "Path" in str(kind)}
     assert paths == {("heads", "data"), ("heads", "conllu")}
 

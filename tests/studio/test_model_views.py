@@ -83,6 +83,7 @@ def test_attention_shows_the_values_of_the_chosen_head(
         summary = inspection.attention(predictors[model], text, kind=kind, by=by).heads()  # type: ignore[arg-type]
         one = next(row for row in summary if row.layer == layer and row.head in (head, None))
         assert opened.locator("#head-entropy").inner_text() == f"{one.entropy:.2f}"
+        assert opened.locator("#head-largest").inner_text() == f"{one.largest:.2f}"
 
 
 def test_attention_between_words_and_without_special_tokens(browser: Any, views: str, predictors: dict[str, Any]) -> None:
@@ -121,6 +122,9 @@ def test_words_are_aligned_and_the_error_rate_is_measured(browser: Any, views: s
         measured = inspection.alignment(translator)
         assert measured.scores is not None
         assert opened.locator("#aer").inner_text() == f"{measured.scores.error_rate.value:.1%}"
+        figures = measured.to_dict()
+        for name in ("precision", "recall"):
+            assert opened.locator(f"#{name}").inner_text() == f"{figures[name]:.1%}"
         shown = opened.locator("#aer-heads button b").all_inner_texts()
         assert shown == [f"{one.predict.value:.1%}" for one in measured.scores.heads] and shown
         selected = inspection.alignment(translator, [(text, target)], aligner=measured.aligner)
@@ -173,6 +177,17 @@ def entropy(weights: Any) -> float:
     return float(-sum(weight * math.log2(weight) for weight in weights if weight > 0))
 
 
+def roles_of(head: Any) -> str:
+    """As in the table: position -1 93%, mostly rare 51%."""
+
+    def name(one: Any) -> str:
+        kinds = {"positional": "position", "syntactic": ""}
+        return f"{kinds.get(one.role, one.role)} {one.what}".strip()
+
+    shown = [f"{name(one)} {100 * one.value:.0f}%" for one in head.roles]
+    return ", ".join([*shown, *(f"mostly {name(one)} {100 * one.value:.0f}%" for one in head.tendencies)])
+
+
 @pytest.mark.parametrize(("model", "head"), [("translation", "cross.0.1"), ("language", "within.0.1"), ("bert", "self.1.0")])
 def test_heads_are_listed_and_removed(browser: Any, views: str, predictors: dict[str, Any], model: str, head: str) -> None:
     predictor, text = predictors[model], TEXTS[model]
@@ -183,12 +198,20 @@ def test_heads_are_listed_and_removed(browser: Any, views: str, predictors: dict
         assert [row[2] for row in rows] == [f"{one.confidence:.4f}" for one in result.heads]
         assert [row[3] for row in rows] == [f"{one.gradient:.4f}" for one in result.heads]
         assert [float(row[4]) for row in rows] == pytest.approx([one.ablation for one in result.heads], abs=6e-5)
+        assert [row[5] for row in rows] == ["–" if one.relevance is None else f"{one.relevance:.4f}" for one in result.heads]
+        assert [row[1] for row in rows] == [roles_of(one) or "–" for one in result.heads]
         opened.get_by_label(f"Remove {head}").click()
         settle(opened)
         ablated = inspection.ablate(predictor, text, [head])
         assert float(opened.locator("#change").inner_text()) == pytest.approx(ablated.change, abs=6e-5)
         if ablated.translation is not None:
             assert opened.locator("#without").inner_text() == ablated.translation
+        opened.locator(f'tr[data-head="{head}"] a').click()  # to its attention, and back: the head is still removed
+        settle(opened)
+        assert opened.locator("#head-title").inner_text() == "{} · layer {} · head {}".format(*head.split("."))
+        opened.go_back()
+        settle(opened)
+        assert float(opened.locator("#change").inner_text()) == pytest.approx(ablated.change, abs=6e-5)
         opened.get_by_role("button", name="Restore all heads").click()
         assert opened.locator("#change").count() == 0
         if model == "translation":

@@ -441,6 +441,9 @@ def test_decoding_follows_the_search_options(browser: Any, url: str, translator:
             assert opened.locator("g.node").count() == len(stage.tree.nodes)
             expected = [[text, f"{total:.4f}", f"{score:.4f}"] for text, total, score in stage.matrices[0].cells]
             assert cells(opened, "table.results tbody tr") == expected
+            ends = sorted((node for node in stage.tree.nodes if node.status == "finished"), key=lambda node: -node.score)
+            shown = cells(opened, "#finished tbody tr")
+            assert [row[1:] for row in shown] == [[f"{node.total:.4f}", f"{node.score:.4f}"] for node in ends] and len(ends) > 1
 
 
 def test_decoding_is_played_scrubbed_and_read_step_by_step(browser: Any, url: str, translator: Any) -> None:

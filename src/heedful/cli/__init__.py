@@ -14,6 +14,8 @@ import typer
 
 from heedful.cli import (
     align,
+    backtranslate,
+    bulk,
     chat,
     configs,
     data,
@@ -67,6 +69,8 @@ app.command()(demo.demo)
 app.command()(new.new)
 app.command()(train.train)
 predict.mount(app)
+app.command()(bulk.join)
+app.command()(backtranslate.backtranslate)
 app.command()(chat.chat)
 evaluate.mount(app)
 app.command()(search.search)

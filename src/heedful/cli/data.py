@@ -1,20 +1,23 @@
-"""heed data: the catalog of public corpora, and checks of data files."""
+"""heed data: the catalog of public corpora, checks of data files, and cleaning."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import COMMAND_LINE, Json, print_json, print_message, print_text, table
+from heedful.cli.output import COMMAND_LINE, Device, Json, check_finite, print_json, print_message, print_text, table
+from heedful.config.bounds import MAX_NUMBER, MAX_SIZE
 
 if TYPE_CHECKING:
+    from heedful.data.clean import Scorer
     from heedful.data.report import CheckReport
 
 EXAMPLE = 48  # characters of an example in the list
 
-app = typer.Typer(help="Get public corpora, and check data files before training.", no_args_is_help=True)
+app = typer.Typer(help="Get public corpora, check data files before training, and clean them.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -84,7 +87,7 @@ def check(
     if is_recipe(files[0]):
         report, max_unusable = check_recipe(files, {"strict": strict, "header": header, "columns": columns is not None})
     else:
-        report, max_unusable = check_files(files, strict, header, parse_columns(columns))
+        report, max_unusable = check_files(files, strict, header, parse_names("--columns", columns))
     refusal = report.training_error(max_unusable)
     if json:
         print_json(report.as_dict() | {"refused": refusal and refusal.args[0]})
@@ -94,6 +97,107 @@ def check(
     print_text("\n".join(report.lines()))
     if refusal is not None:
         raise refusal
+
+
+@app.command()
+def clean(
+    files: Annotated[
+        list[str],
+        typer.Argument(help="The source and the target file, or one .tsv, .jsonl or .parquet file of sentence pairs."),
+    ],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The pairs that are kept: .jsonl or .tsv.")],
+    max_ratio: Annotated[
+        float,
+        typer.Option(
+            min=1.0, max=MAX_NUMBER, callback=check_finite, help="Maximum ratio of the lengths of both sides, in characters."
+        ),
+    ] = 9.0,
+    max_words: Annotated[
+        int | None, typer.Option(min=1, max=MAX_SIZE, help="Maximum words of a side. Default: any number.")
+    ] = None,
+    drop_copies: Annotated[bool, typer.Option("--drop-copies", help="Drop pairs whose sides are the same text.")] = False,
+    scripts: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE,TARGET", help="Scripts of both sides, such as LATIN,CYRILLIC. Default: any script."),
+    ] = None,
+    languages: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE,TARGET", help="Languages of both sides, such as en,de; needs py3langid. Default: any."),
+    ] = None,
+    keep_duplicates: Annotated[bool, typer.Option("--keep-duplicates", help="Keep repeated pairs.")] = False,
+    near_duplicates: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=1.0,
+            callback=check_finite,
+            metavar="SIMILARITY",
+            help="Drop pairs at least this similar to an earlier one, such as 0.8.",
+        ),
+    ] = None,
+    score: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Run of task translation that scores the pairs; with --min-score.")
+    ] = None,
+    min_score: Annotated[
+        float | None,
+        typer.Option(
+            min=-MAX_NUMBER,
+            max=0.0,
+            callback=check_finite,
+            help="With --score: minimum mean log-probability per target token, such as -4.",
+        ),
+    ] = None,
+    header: Annotated[bool, typer.Option("--header", help="The first line of each file is a header.")] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE,TARGET", help="Columns of .parquet files. Default: the only two that have text."),
+    ] = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Drop unusable, misaligned and repeated pairs, and report how many each filter dropped.
+
+    Filters: length ratio, number of words, copies, scripts, languages, duplicates, near-duplicates (MinHash), and the score of
+    a model. A pair is counted at the first filter that drops it."""
+    from heedful.data.clean import Filters
+    from heedful.data.clean import clean as clean_corpus
+    from heedful.data.sources import files_of, refuse_streams
+    from heedful.data.splits import splits_of_files
+    from heedful.errors import ConfigError
+
+    given = splits_of_files(files, header=header, columns=parse_names("--columns", columns))
+    if given.valid:
+        raise ConfigError(f"{len(files)} files given; expected one corpus: two files, or one .tsv, .jsonl or .parquet file")
+    (corpus,) = given.train
+    refuse_streams(files_of(corpus))
+    filters = Filters(
+        max_ratio=max_ratio,
+        max_words=max_words,
+        drop_copies=drop_copies,
+        scripts=None if (names := parse_names("--scripts", scripts)) is None else (names[0].upper(), names[1].upper()),
+        languages=parse_names("--languages", languages),
+        duplicates=not keep_duplicates,
+        near_duplicates=near_duplicates,
+        min_score=min_score,
+    )
+    report = clean_corpus(corpus, filters, output, None if score is None else scorer_of(score, device))
+    if json:
+        print_json(report.as_dict()["corpora"][0] | {"output": str(output)})
+    else:
+        print_text("\n".join(report.lines()))
+
+
+def scorer_of(run: Path, device: str | None) -> Scorer:
+    """The mean log-probability per target token by a translation run."""
+    from heedful.tasks.translation.predictor import Translator
+
+    translator = Translator.load(run, device=device)
+
+    def score(sources: Sequence[str], targets: Sequence[str]) -> list[float | None]:
+        scored = translator.score(sources, targets)
+        return [None if one is None else one.log_probability / one.tokens for one in scored]
+
+    return score
 
 
 def is_recipe(name: str) -> bool:
@@ -136,12 +240,13 @@ def check_files(files: list[str], strict: bool, header: bool, columns: tuple[str
     return check_corpora(splits_of_files(files, header=header, columns=columns), Rules(strict=strict)), MAX_UNUSABLE
 
 
-def parse_columns(given: str | None) -> tuple[str, str] | None:
+def parse_names(option: str, given: str | None) -> tuple[str, str] | None:
+    """Two names, of source and target, separated by a comma."""
     from heedful.errors import ConfigError
 
     if given is None:
         return None
     source, comma, target = given.partition(",")
     if not source or not comma or not target or "," in target:
-        raise ConfigError(f"--columns: given {given!r}, expected two names, separated by a comma: en,de")
+        raise ConfigError(f"{option}: given {given!r}, expected two names, separated by a comma: en,de")
     return source, target

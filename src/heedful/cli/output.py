@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -15,6 +15,7 @@ from heedful.evaluation.tables import table
 
 __all__ = ["print_json", "print_message", "print_text", "table"]
 
+Number = TypeVar("Number", float, float | None)
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: auto.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16, or on a CPU int8: faster, slightly less accurate.")]
@@ -31,9 +32,9 @@ Search = Annotated[
 ]
 
 
-def check_finite(value: float) -> float:
+def check_finite(value: Number) -> Number:
     """Reject nan and infinity, which the bounds of a float option do not exclude."""
-    if not math.isfinite(value):
+    if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a finite number.")
     return value
 
@@ -42,8 +43,13 @@ COMMAND_LINE = "command line"  # the origin of overrides and search options, for
 
 
 def print_json(result: dict[str, Any]) -> None:
-    """Print a result as one line of JSON; non-finite numbers become null, because JSON does not have them."""
-    print_text(json.dumps(replace_non_finite(result), ensure_ascii=False, allow_nan=False))
+    """Print a result as one line of JSON."""
+    print_text(format_json(result))
+
+
+def format_json(result: dict[str, Any]) -> str:
+    """One line of JSON; non-finite numbers become null, because JSON does not have them."""
+    return json.dumps(replace_non_finite(result), ensure_ascii=False, allow_nan=False)
 
 
 def replace_non_finite(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heedful.cli.bulk import CommitEvery, Output, ShardOption, bulk_options, run_bulk
 from heedful.cli.output import (
     COMMAND_LINE,
     Checkpoint,
@@ -17,6 +18,7 @@ from heedful.cli.output import (
     Json,
     Precision,
     Search,
+    format_json,
     print_json,
     print_message,
     print_text,
@@ -28,7 +30,7 @@ from heedful.tasks import TASKS, find_command, find_task
 
 if TYPE_CHECKING:
     from heedful.search import SearchConfig
-    from heedful.tasks.predictor import Predictor
+    from heedful.tasks.predictor import Prediction, Predictor
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, for an ensemble.")]
@@ -44,6 +46,9 @@ def predict(
     checkpoint: Checkpoint = None,
     device: Device = None,
     precision: Precision = "fp32",
+    output: Output = None,
+    shard: ShardOption = None,
+    commit_every: CommitEvery = None,
     json: Json = False,
     *,
     task: str | None = None,
@@ -53,9 +58,12 @@ def predict(
 ) -> None:
     """task: the one that the command is for, None: any; text: the input where no file is given, None: standard input."""
     from heedful.data.input_lines import CHUNK_LINES, chunk_lines, is_interactive, read_available
+    from heedful.runs.bulk import BulkJob, render_text
+    from heedful.training import retention
 
     paths = files or [Path("-")]
     refuse_conflicts(paths if files or text is None else [], files, options)
+    bulk = bulk_options(output, shard, commit_every)
     predictor = load_run(run, together, checkpoint, device, precision)
     name: str = predictor.run.task.name
     if task is not None:
@@ -65,6 +73,13 @@ def predict(
     own = options[name]
     predictor.check_inputs(paths, own)
     config = search_config(predictor, search)
+    if bulk is not None:
+        if getattr(own, "picture", None) is not None:
+            raise ConfigError("--picture has no effect with --bulk", hint="draw each table by a command of its own")
+        render, form = (render_json, "json") if json else (render_text, "text")
+        checkpoints = [predictor.checkpoint, *(retention.resolve(other, checkpoint) for other in together or ())]
+        run_bulk(bulk, BulkJob(predictor, paths, config, own, render, form, checkpoints, precision))
+        return
     prompt = getattr(own, "prompt", None)
     if prompt is None and not files:
         prompt = text
@@ -76,9 +91,13 @@ def predict(
         if any(map(is_terminal, paths)):
             print_message("type a sentence and press Enter; end with Ctrl-D")
         chunks = read_available(lines, CHUNK_LINES) if any(map(is_interactive, paths)) else chunk_lines(lines)
+        chunks = predictor.join_lines(chunks)
+    picture: Path | None = getattr(own, "picture", None)
     unknown: dict[str, int] = {}  # words outside the vocabulary, and the first line of each
-    for prediction in predictor.predict_chunks(chunks, config, own, unknown):
+    for number, prediction in enumerate(predictor.predict_chunks(chunks, config, own, unknown)):
         print_json(prediction.to_dict()) if json else print_rows(prediction.rows())
+        if picture is not None:
+            draw(prediction, picture, is_first=number == 0)
     warn_of_unknown([f"{word} (line {number})" if prompt is None else word for word, number in unknown.items()])
 
 
@@ -91,9 +110,22 @@ def predictor_of(task: str, predictor: Predictor) -> Predictor:
         raise ConfigError(str(error.args[0]), hint=f"use heed {own} or heed predict") from error
 
 
+def draw(prediction: Any, picture: Path, *, is_first: bool) -> None:
+    """Write the figure of a prediction; of several, there is no place for more than one."""
+    from heedful.inspection import ForecastResult
+
+    if not is_first:
+        raise ConfigError("--picture: given a second table, expected one", hint="draw each table by a command of its own")
+    print_message(f"written: {ForecastResult(prediction).save(picture)}")
+
+
 def print_rows(rows: Sequence[str]) -> None:
     for row in rows:
         print_text(row)
+
+
+def render_json(prediction: Prediction) -> str:
+    return f"{format_json(prediction.to_dict())}\n"
 
 
 def refuse_conflicts(paths: Sequence[Path], files: Sequence[Path] | None, options: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Start and end of a command: standard streams, signals, and one message with a documented exit code.
 
     0 success   1 a bug in heedful   2 usage or config   3 data   4 checkpoint, or a file that cannot be written
-    5 diverged   6 memory full   75 interrupted: run it again
+    5 diverged   6 memory full   7 another process of the run ended   75 interrupted: run it again
 
 Results go to stdout. If stdout fails, the command fails; a reader that closes the pipe early (`| head`) ends it silently.
 Messages go to stderr. If stderr fails, the command continues without it.
@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
-from heedful.errors import CheckpointError, HeedfulError, Interrupted, OutOfMemory, WriteError
+from heedful.errors import CheckpointError, DivergedError, HeedfulError, Interrupted, OutOfMemory, RankLost, WriteError
 from heedful.storage.terminal import printable, redirect_to_null
 from heedful.storage.writing import write_error
 from heedful.tasks import TASKS, find_command
@@ -106,6 +106,8 @@ def report(error: BaseException, arguments: list[str]) -> int:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if the reader of the help closes the pipe
             return 0
         return error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error, HeedfulError) and is_repeated(error):
+        return error.exit_code
     if isinstance(error, HeedfulError):
         return print_error(str(error.args[0]), error.hint, error.exit_code, arguments)
     if isinstance(error, KeyboardInterrupt):
@@ -123,6 +125,14 @@ def report(error: BaseException, arguments: list[str]) -> int:
         return print_error(str(failed.args[0]), failed.hint, failed.exit_code, arguments)
     print_message("".join(traceback.format_exception(error)).rstrip())
     return print_error("this is a bug in heedful", "report it with the traceback above", 1, arguments)
+
+
+def is_repeated(error: BaseException) -> bool:
+    """Whether another process of a distributed run prints this error, or its cause."""
+    rank = os.environ.get("RANK")
+    if isinstance(error, RankLost):  # runs/processes.py says which process was killed; torchrun only lists exit codes
+        return rank is not None and (rank != "0" or "TORCHELASTIC_RUN_ID" not in os.environ)
+    return isinstance(error, DivergedError | Interrupted) and rank not in (None, "0")
 
 
 def memory_full(error: BaseException, arguments: list[str]) -> OutOfMemory | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +21,10 @@ from heedful.cli.output import (
     print_text,
     table,
 )
-from heedful.config.bounds import MAX_COUNT
+from heedful.config.bounds import MAX_COUNT, MAX_GPUS, MAX_NODES, MAX_NUMBER, MAX_PROCESSES
+
+if TYPE_CHECKING:
+    from heedful.runs.scaling import Cluster, Scaled
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name listed by `heed recipes`.")]
 
@@ -32,6 +36,23 @@ def train(
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder. Default: runs/<task>-<recipe>.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Estimate time and memory, without training.")] = False,
+    processes: Annotated[
+        int, typer.Option(min=1, max=MAX_PROCESSES, help="Processes to train with on this machine, one for each GPU.")
+    ] = 1,
+    max_restarts: Annotated[
+        int, typer.Option(min=0, max=MAX_COUNT, help="Restarts after a process was killed or crashed.")
+    ] = 0,
+    nodes: Annotated[int | None, typer.Option(min=1, max=MAX_NODES, help="With --plan: machines to train on.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=MAX_GPUS, help="With --plan: GPUs of each machine.")] = None,
+    node_link: Annotated[
+        float | None, typer.Option(min=0.001, max=MAX_NUMBER, help="With --plan: GB/s that a GPU sends inside its machine.")
+    ] = None,
+    network_link: Annotated[
+        float | None, typer.Option(min=0.001, max=MAX_NUMBER, help="With --plan: GB/s that a GPU sends to other machines.")
+    ] = None,
+    gpu_price: Annotated[
+        float | None, typer.Option(min=0, max=MAX_NUMBER, help="With --plan: price of a GPU for an hour.")
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -39,10 +60,13 @@ def train(
 
     The same command resumes a stopped run."""
     start = time.monotonic()
+    from heedful.errors import ConfigError
     from heedful.runs.build import choose_device
     from heedful.runs.load import read_recipe
     from heedful.runs.plan import advise
+    from heedful.runs.processes import is_first_rank, is_rank, train_in_processes
     from heedful.runs.recipes import find_recipe, naming_folder
+    from heedful.runs.scaling import scale_plan
     from heedful.runs.train import default_folder, plan_run, train_config
     from heedful.training.progress import long_run_warning
     from heedful.training.time_limit import LONG, Stopwatch
@@ -50,18 +74,34 @@ def train(
     warn_if_ambiguous(recipe)
     path = find_recipe(recipe)
     config = read_recipe(path, overrides or [], origin=COMMAND_LINE).config
+    cluster = cluster_of(nodes=nodes, gpus=gpus, node_link=node_link, network_link=network_link, price=gpu_price)
+    if cluster is not None and not plan:
+        raise ConfigError("--nodes, --gpus, links and prices have an effect with --plan only", hint="add --plan")
     if plan:
         with naming_folder(path):
             facts = plan_run(config, device=device)
-        print_json(facts) if json else print_text(
-            table([("figure", "value"), *((format_name(name), format_value(name, value)) for name, value in facts.items())])
-        )
+        scaling = [] if cluster is None else scale_plan(facts, cluster)
+        if json:
+            print_json(facts | ({"scaling": [one._asdict() for one in scaling]} if scaling else {}))
+        else:
+            figures = ((format_name(name), format_value(name, value)) for name, value in facts.items())
+            print_text(table([("figure", "value"), *figures]))
+            if scaling:
+                print_text("\n" + table(scaling_rows(scaling)))
         advice = advise(config, choose_device(device), path)
         if advice and facts["training_seconds"] > LONG:
             print_message(long_run_warning(facts["training_seconds"], advice))
         return
     folder = run or default_folder(config, path)
+    if (processes > 1 or max_restarts) and not is_rank():
+        arguments = ["train", recipe, *(overrides or []), "--run", str(folder), *(["--device", device] if device else [])]
+        code = train_in_processes([*arguments, *(["--json"] if json else [])], processes, max_restarts, print_message)
+        if code:
+            raise typer.Exit(code)
+        return
     outcome = train_config(config, folder, recipe=path, device=device, watch=Stopwatch(start))
+    if not is_first_rank():
+        return
     if json:
         print_json(
             {
@@ -75,6 +115,31 @@ def train(
         )
     else:
         print_message(f"run folder: {folder}")
+
+
+def cluster_of(**given: Any) -> Cluster | None:
+    """The cluster of the options that are given; None if there are none."""
+    from heedful.runs.scaling import Cluster
+
+    values = {name: value for name, value in given.items() if value is not None}
+    return Cluster(**({"nodes": 1, "gpus": 1} | values)) if values else None
+
+
+def scaling_rows(scaling: Sequence[Scaled]) -> list[tuple[str, ...]]:
+    """A column for each number of GPUs and each strategy."""
+    listed = {
+        "seconds per step": [f"{one.seconds_per_step:.3g}" for one in scaling],
+        "of them communication": [f"{one.communication_seconds_per_step:.3g}" for one in scaling],
+        "efficiency": [f"{one.efficiency:.0%}" for one in scaling],
+        "training, minutes": [f"{one.training_seconds / 60:,.1f}" for one in scaling],
+        "memory per GPU": [format_bytes(round(one.memory_bytes_per_rank)) for one in scaling],
+        "sent per step and GPU": [format_bytes(round(one.sent_bytes_per_step_and_rank)) for one in scaling],
+        "checkpoint": [format_bytes(one.checkpoint_bytes) for one in scaling],
+        "GPU hours": [f"{one.gpu_hours:,.2f}" for one in scaling],
+        "cost": [f"{one.cost:,.2f}" for one in scaling],
+    }
+    head = ("GPUs, strategy", *(f"{one.ranks:,} {one.strategy}" if one.ranks > 1 else "1" for one in scaling))
+    return [head, *((name, *cells) for name, cells in listed.items())]
 
 
 def format_value(name: str, value: Any) -> str:

@@ -88,18 +88,34 @@ def padding_fraction(plan: Sequence[Index], source_lengths: Lengths, target_leng
     return 1 - tokens / space if space else 0.0
 
 
+def corpus_counts(sizes: Sequence[int], weights: Sequence[float]) -> list[int]:
+    """Return how many pairs of each corpus an epoch has: round(weight x size), at least one."""
+    return [max(round(weight * size), 1) if size else 0 for size, weight in zip(sizes, weights, strict=True)]
+
+
+def temper_weights(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
+    """Return weights with which corpus i has a share of an epoch proportional to (weight_i x size_i)^(1 / temperature).
+
+    The epoch keeps its number of pairs. A temperature of 1 changes nothing; above 1, small corpora get more than their size, up
+    to equal shares (Arivazhagan et al., 2019).
+    """
+    amounts = [weight * size for size, weight in zip(sizes, weights, strict=True)]
+    raised = [amount ** (1 / temperature) for amount in amounts]
+    scale = sum(amounts) / sum(raised)
+    return [scale * share / size for share, size in zip(raised, sizes, strict=True)]
+
+
 def mix_corpora(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> Index:
     """Return the pairs of several corpora that an epoch trains on, as indices into their concatenation.
 
-    An epoch has round(weight x size) pairs of each corpus, at least one: weight 1 is the corpus once, 3 is three
-    times, 0.25 a quarter of it. Each corpus is repeated in a new order each time, and an epoch continues where the
+    Of each corpus an epoch has the number of pairs of `corpus_counts`: weight 1 is the corpus once, 3 is three times, 0.25 a
+    quarter of it. Each corpus is repeated in a new order each time, and an epoch continues where the
     previous one stopped: a quarter is another quarter each epoch, and after any epoch the numbers of times that two
     pairs of a corpus were used differ by at most one.
     """
     parts: list[Index] = []
     offset = 0
-    for number, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
-        count = max(round(weight * size), 1) if size else 0
+    for number, (size, count) in enumerate(zip(sizes, corpus_counts(sizes, weights), strict=True)):
         first, last = epoch * count, (epoch + 1) * count
         while first < last:
             repetition, begin = divmod(first, size)

@@ -8,7 +8,8 @@
     leaks: a training source that is also a         counted and kept              (dropped with drop_leaks)
            source in valid or test
 
-Texts are compared as model input, tag included, by 64-bit hashes: 24 bytes for a pair, sorted in numpy.
+Texts are compared as model input, tag included, by 64-bit hashes, which are stored in temporary files, 24 bytes for a pair, and
+sorted in partitions: memory does not grow with the corpus, except for one byte for a pair.
 Pairs are only dropped from training data, because validation and test data determine scores and must stay unchanged.
 """
 
@@ -16,18 +17,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.data.minhash import repeated
 from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
 from heedful.data.sources import TABLES, CorpusConfig, CorpusPart, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
 from heedful.data.unusable import EXAMPLES, UnusableLines
 from heedful.errors import DataError
+from heedful.storage.mapping import Growing, collect
+
+BLOCK = 1 << 16  # pairs whose hashes are in memory
 
 Hashes = NDArray[np.uint64]
 Lines = NDArray[np.int64]
@@ -84,20 +90,19 @@ def check_corpora(splits: Splits, rules: Rules | None = None) -> CheckReport:
 def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
     """Read the corpus once: count problems and hash the usable pairs."""
     unusable = UnusableLines(lambda problem: place_of(corpus, problem.line, problem.side))
-    lines, pair_hashes, source_hashes = array("q"), array("Q"), array("Q")
     total = copied = 0
-    for result in check_pairs(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
-        total += 1
-        if isinstance(result, Pair):
-            copied += result.source == result.target
-            source = result.source.encode()
-            lines.append(result.line)
-            source_hashes.append(hash64(source))
-            pair_hashes.append(hash64(source + b"\0" + result.target.encode()))
-        else:
-            unusable.add(result)
+    with closing(Columns()) as columns:
+        for result in check_pairs(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
+            total += 1
+            if isinstance(result, Pair):
+                copied += result.source == result.target
+                source = result.source.encode()
+                columns.append(result.line, hash64(source + b"\0" + result.target.encode()), hash64(source))
+            else:
+                unusable.add(result)
+        lines, pair_hashes, source_hashes = columns.arrays()
     refuse_copy(corpus, copied, total)
-    if isinstance(corpus, CorpusPart) and not lines:
+    if isinstance(corpus, CorpusPart) and not len(lines):
         raise DataError(corpus.part.empty(title_of(corpus), "pair"), hint="use a larger fraction, or more pairs")
     return CorpusScan(
         split,
@@ -105,10 +110,39 @@ def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
         total,
         unusable.findings(),
         () if corpus.form in TABLES else unusable.conversions(files_of(corpus)),
-        np.frombuffer(lines, np.int64),
-        np.frombuffer(pair_hashes, np.uint64),
-        np.frombuffer(source_hashes, np.uint64),
+        lines,
+        pair_hashes,
+        source_hashes,
     )
+
+
+class Columns:
+    """Line, hash of the pair and hash of the source of every usable pair, in temporary files."""
+
+    def __init__(self) -> None:
+        self.files = Growing(np.int64), Growing(np.uint64), Growing(np.uint64)
+        self.waiting = array("q"), array("Q"), array("Q")
+
+    def append(self, *row: int) -> None:
+        for column, value in zip(self.waiting, row, strict=True):
+            column.append(value)
+        if len(self.waiting[0]) == BLOCK:
+            self.flush()
+
+    def flush(self) -> None:
+        for file, column in zip(self.files, self.waiting, strict=True):
+            file.append(np.frombuffer(column, file.kind))
+        self.waiting = array("q"), array("Q"), array("Q")
+
+    def arrays(self) -> tuple[NDArray[np.int64], Hashes, Hashes]:
+        self.flush()
+        lines, pairs, sources = (file.array() for file in self.files)
+        return lines, pairs, sources
+
+    def close(self) -> None:
+        """Close the files; arrays of them stay."""
+        for file in self.files:
+            file.close()
 
 
 def refuse_copy(corpus: CorpusConfig, copied: int, total: int) -> None:
@@ -137,10 +171,8 @@ def find_duplicates(scans: Sequence[CorpusScan]) -> list[Matches]:
     """Return, for each scan, the pairs that occurred before, in it or in an earlier one."""
     if not scans:
         return []
-    hashes = np.concatenate([scan.pairs for scan in scans])
-    order = np.argsort(hashes, kind="stable")
-    again = np.zeros(len(hashes), bool)
-    again[order[1:]] = hashes[order[1:]] == hashes[order[:-1]]
+    hashes = scans[0].pairs if len(scans) == 1 else collect((scan.pairs for scan in scans), np.uint64)
+    again = repeated(hashes)
     matches = []
     start = 0
     for scan in scans:
@@ -154,9 +186,12 @@ def find_duplicates(scans: Sequence[CorpusScan]) -> list[Matches]:
 def find_leaks(train: Sequence[CorpusScan], held_out: Sequence[CorpusScan]) -> list[Matches]:
     """Return, for each training scan, the pairs whose source is also a source in held-out data."""
     hashes = np.concatenate([np.zeros(0, np.uint64), *(scan.sources for scan in held_out)])
+    distinct = np.unique(hashes)
     matches = []
     for scan in train:
-        positions = np.flatnonzero(np.isin(scan.sources, hashes))
+        blocks = (scan.sources[start : start + BLOCK] for start in range(0, len(scan.sources), BLOCK))
+        leaked = [at * BLOCK + np.flatnonzero(np.isin(block, distinct)) for at, block in enumerate(blocks)]
+        positions = np.concatenate([np.zeros(0, np.int64), *leaked])
         first = [int(np.flatnonzero(hashes == scan.sources[at])[0]) for at in positions[:EXAMPLES]]
         matches.append(describe_matches(scan, positions, "the source is also in", [locate_pair(held_out, at) for at in first]))
     return matches

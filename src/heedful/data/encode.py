@@ -3,10 +3,11 @@
     key = SHA-256(contents of the files, tokenizer fingerprints, options that change what is stored)
 
 so that a changed file, tokenizer or option leads to a new store, and a moved or renamed file does not. A store is written
-into a temporary folder and renamed when it is complete, so an interrupted build starts over. Of two processes that need
-the same store, one builds it while the other waits. A damaged store is detected and rebuilt.
+into a temporary folder and renamed when it is complete. Of two processes that need the same store, one builds it while the
+other waits. A damaged store is detected and rebuilt.
 
-Texts are read and checked in one thread while the tokenizer encodes the previous chunk, on all cores if it can.
+Texts are read and checked in one thread while the tokenizer encodes the previous chunk, on all cores if it can. A corpus of
+more than one shard is encoded by several processes, and an interrupted build continues (`encode_shards.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.data import encode_shards
 from heedful.data.pairs import MAX_RATIO, Pair, pairs
 from heedful.data.prefetch import prefetch
 from heedful.data.sources import CorpusConfig, CorpusPart, files_of, title_of
@@ -91,7 +94,10 @@ def open_pairs(
 ) -> PairStore:
     """Return the store with this key, written from the pairs if it is not in the cache; title: the files, for messages."""
     folder = (cache or cache_folder()) / "tokens" / key
-    store = find_or_build(folder, find_store, lambda partial: write_store(partial, kept, encoders, options))
+    work = folder.with_name(f"{key}.shards")
+    store = find_or_build(folder, find_store, lambda partial: build_store(partial, work, kept, encoders, options))
+    if work.exists():
+        shutil.rmtree(work, ignore_errors=True)
     if len(store) == 0:
         raise DataError(
             f"no pair of {title} can be used: all {len(store.overlong):,} are longer than "
@@ -178,8 +184,27 @@ def find_or_build(folder: Path, find: Callable[[Path], Found | None], write: Cal
         ) from error
 
 
-def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> None:
+def build_store(
+    folder: Path, work: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions
+) -> None:
+    """Write a store, in shards if there are more pairs than one has; work: the folder of the shards."""
+    remaining = iter(kept)
+    first = list(islice(remaining, encode_shards.SHARD + 1))
+    if len(first) <= encode_shards.SHARD:
+        write_store(folder, first, encoders, options)
+        return
+    shards = encode_shards.write_shards(work, chain(first, remaining), (encoders, options))
+    encode_shards.concatenate_stores(shards, folder, about_store(encoders, options))
+
+
+def about_store(encoders: tuple[Encoder, Encoder], options: StoreOptions) -> dict[str, Any]:
+    """What the manifest of a store says about its arrays."""
     types = ["uint16" if len(encoder) <= 1 << 16 else "uint32" for encoder in encoders]
+    return {"types": types, "keeps_text": options.keep_text}
+
+
+def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> None:
+    about = about_store(encoders, options)
     with ExitStack() as stack:
         lines, overlong = (stack.enter_context(create(folder / name)) for name in ("lines", "overlong"))
         sides = [stack.enter_context(Ragged(folder, side)) for side in ("source", "target")]
@@ -192,7 +217,7 @@ def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Enc
             )
             lengths = np.array([list(map(len, side)) for side in encoded])  # (2, pairs)
             fits = np.full(len(chunk), True) if options.max_length is None else lengths.max(0) <= options.max_length
-            for side, rows, count, kind in zip(sides, encoded, lengths, types, strict=True):
+            for side, rows, count, kind in zip(sides, encoded, lengths, about["types"], strict=True):
                 side.append(np.fromiter(chain.from_iterable(compress(rows, fits)), kind), count[fits])
             numbers = np.array([pair.line for pair in chunk])  # (pairs,)
             numbers[fits].tofile(lines)
@@ -200,7 +225,7 @@ def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Enc
             if texts is not None:
                 raw = [text.encode() for pair in compress(chunk, fits) for text in (pair.source, pair.target)]
                 texts.append(np.frombuffer(b"".join(raw), np.uint8), np.array(list(map(len, raw))))
-    write_manifest(folder, {"types": types, "keeps_text": options.keep_text})
+    write_manifest(folder, about)
 
 
 class Ragged:

@@ -1,6 +1,7 @@
 """Decode an image file into pixels, (height, width, channels), one byte each, or say in one sentence why it cannot be used.
 
-    not an image, truncated, a decompression bomb (few bytes that decode to very many pixels), more than 8 bits per channel
+    not an image, truncated, a decompression bomb (few bytes that decode to very many pixels), more than 8 bits per channel,
+    several frames, as of an animated GIF
     grayscale where color is expected, or transparent          converted with data.convert_channels
     another size                                               resized with data.resize
 
@@ -95,9 +96,12 @@ def decode_image(raw: bytes, form: ImageFormat) -> Pixels:
             f"has {width} x {height} pixels in a file of {len(raw):,} bytes; expected at most {MAX_PIXELS:,} pixels"
         )
     try:
+        frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)  # MPO: a photograph with previews
         image.load()
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
         raise UnusableImage(f"is truncated or damaged ({error}); expected a complete image file") from error
+    if frames > 1:
+        raise UnusableImage(f"has {frames} frames; expected a single image")
     return fit_image(image, form)
 
 
@@ -134,6 +138,21 @@ def fit_array(array: Any, form: ImageFormat) -> Pixels:
     if values.shape == (form.height, form.width, form.channels):
         return values
     return fit_image(import_pillow().fromarray(values[..., 0] if values.shape[2] == 1 else values), form)
+
+
+def encode_png(pixels: Pixels) -> bytes:
+    """A PNG file of an image with 1 or 3 channels."""
+    height, width, channels = pixels.shape
+    rows = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)), axis=1)  # each with filter 0: none
+    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)  # 8 bits per channel
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")]
+    packed = (struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+def encode_data_uri(pixels: Pixels) -> str:
+    """An image with 1 or 3 channels as a data URI, in one line."""
+    return "data:image/png;base64," + base64.b64encode(encode_png(pixels)).decode()
 
 
 def read_idx(path: Path, axes: int) -> Pixels:

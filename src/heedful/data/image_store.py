@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,13 @@ class ImageStore(NamedTuple):
     labels: NDArray[np.int32]  # (images,): indices of names
     names: list[str]
     unusable: list[UnusableItem]
+
+    @staticmethod
+    def of(pixels: Pixels, labels: Sequence[str]) -> ImageStore:
+        """Images in memory, with the label of each."""
+        names = list(dict.fromkeys(labels))
+        index = {name: at for at, name in enumerate(names)}
+        return ImageStore(pixels, np.array([index[label] for label in labels], np.int32), names, [])
 
 
 def open_images(reader: ImageReader, form: ImageFormat, cache: Path | None = None) -> ImageStore:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
-from heedful.data.augment import AugmentConfig
+from heedful.data.augment import LabeledAugmentConfig
 from heedful.data.fractions import Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.hash_split import part_of
 from heedful.data.image_files import (
@@ -46,7 +46,6 @@ from heedful.errors import DataError, MissingFile
 from heedful.storage.reading import read_bytes, reason_of
 
 IDX_NAMES = {"train": "train", "test": "t10k"}  # of the files of MNIST and Fashion-MNIST, by split
-COLUMNS = "data.path and data.label"  # the options that name columns, for hints
 
 
 class ImageTable(Config):
@@ -103,7 +102,7 @@ class ImagesConfig(Config):
     """Resize images of another size; default: they are unusable."""
     convert_channels: bool = False
     """Convert grayscale to color, color to grayscale, and drop transparency; default: such images are unusable."""
-    augment: AugmentConfig = AugmentConfig()
+    augment: LabeledAugmentConfig = LabeledAugmentConfig()
     """Random changes of training images."""
     max_unusable: Share = MAX_UNUSABLE
     """Maximum fraction of unusable images; more stop the run; 1: any number."""
@@ -225,18 +224,19 @@ class FolderReader(NamedTuple):
 
 
 class TableReader(NamedTuple):
-    """A file of paths and labels."""
+    """A file of paths and labels, or of paths and captions."""
 
     path: Path
     format: Format
     columns: tuple[str, str]  # path, label
+    second: str = "label"  # what the second column has, and the option that names it
 
     @property
     def title(self) -> str:
         return str(self.path)
 
     def rows(self) -> Iterator[tuple[int, list[Any] | LineProblem]]:
-        return READERS[self.format](self.path, self.columns, COLUMNS)
+        return READERS[self.format](self.path, self.columns, f"data.path and data.{self.second}")
 
     def find(self, name: str) -> Path:
         """An image, relative to the folder of the file."""
@@ -258,7 +258,7 @@ class TableReader(NamedTuple):
             name, label = (value if isinstance(value, str) else "" if value is None else str(value) for value in row)
             if not name.strip() or not label.strip():
                 empty = self.columns[0] if not name.strip() else self.columns[1]
-                yield UnusableItem("blank", place, f"column {empty!r} is empty; expected a path and a label")
+                yield UnusableItem("blank", place, f"column {empty!r} is empty; expected a path and a {self.second}")
                 continue
             if is_data_uri(name):
                 yield read_image(name, place, label, form)

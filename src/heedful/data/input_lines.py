@@ -81,11 +81,12 @@ def chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def checked_chunks(
-    chunks: Iterable[Sequence[Given]], check: Callable[[Given, int], Checked]
+    chunks: Iterable[Sequence[Given]], check: Callable[[Given, int], Checked], first: int = 1
 ) -> Iterator[tuple[int, list[Checked]]]:
-    """Yield for each chunk of inputs the number of the first one, from 1, and the inputs as `check` returns them, given an
-    input and its number. Before the error of an invalid input is raised, the inputs of its chunk before it are yielded."""
-    first = 1
+    """Yield for each chunk of inputs the number of its first one, and the inputs as `check` returns them, given an input and
+    its number. Before the error of an invalid input is raised, the inputs of its chunk before it are yielded.
+
+    first: the number of the first input"""
     for chunk in chunks:
         checked: list[Checked] = []
         try:

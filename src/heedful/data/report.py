@@ -22,6 +22,13 @@ NAMES: dict[str, tuple[str, str]] = {
     "long": ("line that is too long", "lines that are too long"),
     "ratio": ("line that exceeds the maximum length ratio", "lines that exceed the maximum length ratio"),
     "duplicate": ("duplicate", "duplicates"),
+    "row": ("unusable row", "unusable rows"),
+    "words": ("line with too many words", "lines with too many words"),
+    "copy": ("line whose sides are the same text", "lines whose sides are the same text"),
+    "script": ("line in another script", "lines in another script"),
+    "language": ("line in another language", "lines in another language"),
+    "near": ("near-duplicate", "near-duplicates"),
+    "score": ("line below the minimum score", "lines below the minimum score"),
     "image": ("unusable image", "unusable images"),
     "leak": ("source that is also in valid or test", "sources that are also in valid or test"),
 }

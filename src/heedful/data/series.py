@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -281,6 +281,25 @@ def refuse_disorder(before: datetime | None, moment: datetime, place: str) -> No
             f"{place}: {moment} is not after {before}, the time before it; expected increasing times",
             hint="sort the rows by time, and remove duplicates",
         )
+
+
+def join_tables(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield tables from lines in chunks: every line of JSON is one; other lines are one table up to an empty line."""
+    waiting: list[str] = []
+    for chunk in chunks:
+        tables = []
+        for line in chunk:
+            is_object = line.lstrip().startswith("{")
+            if waiting and (is_object or not line.strip()):
+                tables.append("\n".join(waiting))
+                waiting = []
+            if is_object:
+                tables.append(line)
+            elif line.strip():
+                waiting.append(line)
+        yield tables
+    if waiting:
+        yield ["\n".join(waiting)]
 
 
 def check_split(data: SeriesConfig, split: str, source: SeriesSource, least: int) -> CorpusCheck:

@@ -20,10 +20,22 @@ def draw_shape(name: str, form: ImageFormat, draw: np.random.Generator) -> Pixel
     radius = draw.uniform(0.22, 0.36) * min(form.height, form.width)
     center_y, center_x = (draw.uniform(radius, size - radius) for size in (form.height, form.width))
     color = draw.integers(110, 256, form.channels)
-    pixels = draw.integers(0, NOISE, (form.height, form.width, form.channels))
-    y, x = np.mgrid[: form.height, : form.width] + 0.5
-    pixels[inside(name, (y - center_y) / radius, (x - center_x) / radius)] = color
+    pixels = draw_background(form, draw)
+    pixels[covered(name, form, (center_y, center_x), radius)] = color
     return pixels.astype(np.uint8)
+
+
+def draw_background(form: ImageFormat, draw: np.random.Generator) -> NDArray[np.int64]:
+    return draw.integers(0, NOISE, (form.height, form.width, form.channels))
+
+
+def covered(name: str, form: ImageFormat, center: tuple[float, float], radius: float) -> NDArray[np.bool_]:
+    """Whether a pixel belongs to a shape, (height, width); center: y and x in pixels."""
+    y = np.arange(form.height, dtype=np.float64)[:, None] + 0.5  # (height, 1)
+    x = np.arange(form.width, dtype=np.float64)[None] + 0.5  # (1, width)
+    down: NDArray[np.float64] = (y - center[0]) / radius
+    right: NDArray[np.float64] = (x - center[1]) / radius
+    return inside(name, down, right)
 
 
 def inside(name: str, y: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.bool_]:

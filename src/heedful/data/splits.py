@@ -46,6 +46,7 @@ def unwrap_single(corpora: tuple[CorpusConfig, ...]) -> Any:
 
 Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(as_list), PlainSerializer(unwrap_single)]
 
+Temperature = Annotated[float, Field(ge=1.0, le=1000.0)]
 MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
@@ -81,6 +82,8 @@ class DataConfig(Config):
     """Generate pairs: true for the built-in English-Italian grammar, or the name of a toy."""
     counts: Counts | None = None
     """Number of pairs of each split that are generated."""
+    temperature: Temperature = 1.0
+    """Share of a corpus of train in an epoch: (weight x pairs)^(1 / temperature); 1: by size; more: closer to equal shares."""
     strict: bool = False
     """Stop at an unusable pair instead of skipping it."""
     max_ratio: MaxRatio = MAX_RATIO
@@ -130,6 +133,8 @@ class DataConfig(Config):
         for split in ("valid", "test"):
             if any(corpus.weight != 1.0 for corpus in getattr(self, split) or ()):
                 problems.append(f"{split}: weight would have no effect; only train is weighted")
+        if self.temperature != 1.0 and len(self.train or ()) < 2:
+            problems.append("temperature would have no effect: it needs several corpora in train")
         problems += self.split_problems()
         if problems:
             raise ValueError("; ".join(problems))

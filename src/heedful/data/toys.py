@@ -1,7 +1,7 @@
 """Toy corpora: generated examples with exact answers, each made to test one ability of a model.
 
     pairs       copy, reverse, dictionary, names, many-to-one       source, target and word alignment
-    labeled     negation, key-document                              label and text
+    labeled     negation, key-document, largest                     label and text
     tagged      tag-by-context, echo, agreement                     words and a label for each
     dialogues   two-turns-back                                      turns
 
@@ -26,7 +26,7 @@ from heedful.errors import DataError
 
 Link = tuple[int, int]  # source word, target word
 PairToy = Literal["copy", "reverse", "dictionary", "names", "many-to-one"]
-LabeledToy = Literal["negation", "key-document"]
+LabeledToy = Literal["negation", "key-document", "largest"]
 TaggedToy = Literal["tag-by-context", "echo", "agreement"]
 DialogueToy = Literal["two-turns-back"]
 
@@ -80,6 +80,14 @@ class LabeledText(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.label}: {self.text}"
+
+
+class LabeledSet(LabeledText):
+    """A text whose words have no order."""
+
+    @property
+    def group(self) -> str:
+        return " ".join(sorted(self.text.split()))
 
 
 class TaggedWords(NamedTuple):
@@ -232,6 +240,15 @@ def key_document(draw: random.Random, sentences: int = 5, lengths: Sequence[int]
     return LabeledText(label, " ".join(f"{' '.join(words).capitalize()} ." for words in document))
 
 
+def largest(draw: random.Random, sizes: Sequence[int] = range(3, 9), labels: Sequence[int] = range(8, 16)) -> LabeledSet:
+    """Different numbers in random order; the label is the largest of them, uniform over `labels`. These are at least as
+    large as a set, so that every label has sets in all splits. A set is in one split in all its orders."""
+    top = draw.choice(labels)
+    chosen = [top, *draw.sample(range(top), draw.choice(sizes) - 1)]
+    draw.shuffle(chosen)
+    return LabeledSet(str(top), " ".join(map(str, chosen)))
+
+
 def tag_by_context(
     draw: random.Random, lengths: Sequence[int] = range(4, 13), classes: int = 4, words: int = 10
 ) -> TaggedWords:
@@ -272,7 +289,7 @@ PAIRS: dict[PairToy, Draw[Pair]] = {
     "names": names,
     "many-to-one": many_to_one,
 }
-LABELED: dict[LabeledToy, Draw[LabeledText]] = {"negation": negation, "key-document": key_document}
+LABELED: dict[LabeledToy, Draw[LabeledText]] = {"negation": negation, "key-document": key_document, "largest": largest}
 TAGGED: dict[TaggedToy, Draw[TaggedWords]] = {"tag-by-context": tag_by_context, "echo": echo, "agreement": agreement}
 DIALOGUES: dict[DialogueToy, Draw[Dialogue]] = {"two-turns-back": two_turns_back}
 
@@ -285,6 +302,7 @@ SUMMARIES = {
     "many-to-one": "free word order in the source, one word order in the target",
     "negation": 'whether an adjective is positive, with "not", "perhaps" or neither before it',
     "key-document": "one word of a document of five sentences determines the label; without one it is other",
+    "largest": "the label of a set of numbers is the largest of them",
     "tag-by-context": "the label of a word is the class of the word before it",
     "echo": "the label of a word is the word 10 positions before it, or data.distance",
     "agreement": "the label of an Italian verb or adjective, given in its citation form, is the form that agrees",

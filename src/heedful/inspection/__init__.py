@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.document import DocumentResult, document
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
+    from heedful.inspection.analyses.forecast import ForecastResult, forecast
+    from heedful.inspection.analyses.graph import GraphResult, graph
     from heedful.inspection.analyses.heads import HeadsResult, heads
+    from heedful.inspection.analyses.image import ImageResult, image
     from heedful.inspection.analyses.lens import LensResult, lens
     from heedful.inspection.analyses.patch import PatchResult, patch
     from heedful.inspection.analyses.positions import PositionsResult, positions
     from heedful.inspection.analyses.pruning import PruningResult, pruning_curve
     from heedful.inspection.analyses.report import ReportResult, report
+    from heedful.inspection.analyses.returns import ReturnsResult, returns
     from heedful.inspection.analyses.saliency import SaliencyResult, saliency
     from heedful.inspection.analyses.summary import SummaryResult, summary
     from heedful.inspection.explaining.stages import Explanation
@@ -42,13 +46,17 @@ MODULES = {
     "DocumentResult": "heedful.inspection.analyses.document",
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
+    "ForecastResult": "heedful.inspection.analyses.forecast",
+    "GraphResult": "heedful.inspection.analyses.graph",
     "HeadsResult": "heedful.inspection.analyses.heads",
+    "ImageResult": "heedful.inspection.analyses.image",
     "LensResult": "heedful.inspection.analyses.lens",
     "PatchResult": "heedful.inspection.analyses.patch",
     "PositionsResult": "heedful.inspection.analyses.positions",
     "PruningResult": "heedful.inspection.analyses.pruning",
     "ReportResult": "heedful.inspection.analyses.report",
     "Result": "heedful.inspection.result",
+    "ReturnsResult": "heedful.inspection.analyses.returns",
     "SaliencyResult": "heedful.inspection.analyses.saliency",
     "SummaryResult": "heedful.inspection.analyses.summary",
     "ablate": "heedful.inspection.analyses.ablate",
@@ -59,12 +67,16 @@ MODULES = {
     "document": "heedful.inspection.analyses.document",
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
+    "forecast": "heedful.inspection.analyses.forecast",
+    "graph": "heedful.inspection.analyses.graph",
     "heads": "heedful.inspection.analyses.heads",
+    "image": "heedful.inspection.analyses.image",
     "lens": "heedful.inspection.analyses.lens",
     "patch": "heedful.inspection.analyses.patch",
     "positions": "heedful.inspection.analyses.positions",
     "pruning_curve": "heedful.inspection.analyses.pruning",
     "report": "heedful.inspection.analyses.report",
+    "returns": "heedful.inspection.analyses.returns",
     "saliency": "heedful.inspection.analyses.saliency",
     "summary": "heedful.inspection.analyses.summary",
 }
@@ -78,13 +90,17 @@ __all__ = [
     "DocumentResult",
     "ExpertsResult",
     "Explanation",
+    "ForecastResult",
+    "GraphResult",
     "HeadsResult",
+    "ImageResult",
     "LensResult",
     "PatchResult",
     "PositionsResult",
     "PruningResult",
     "ReportResult",
     "Result",
+    "ReturnsResult",
     "SaliencyResult",
     "SummaryResult",
     "ablate",
@@ -95,12 +111,16 @@ __all__ = [
     "document",
     "experts",
     "explain",
+    "forecast",
+    "graph",
     "heads",
+    "image",
     "lens",
     "patch",
     "positions",
     "pruning_curve",
     "report",
+    "returns",
     "saliency",
     "summary",
 ]

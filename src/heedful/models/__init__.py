@@ -27,6 +27,7 @@ from heedful.models.luong import Luong
 from heedful.models.mixed import Mixed
 from heedful.models.sutskever import Sutskever
 from heedful.models.transformer import Transformer
+from heedful.models.vision_encoder_decoder import VisionEncoderDecoder
 from heedful.models.vit import Vit
 from heedful.nn.model import Model
 
@@ -54,6 +55,11 @@ IMAGE_ENCODERS: dict[str, Any] = {  # family that encodes images -> class, calle
     "vit": Vit,
 }
 
+IMAGE_TO_TEXT: dict[str, Any] = {  # family that decodes a text from an image -> class, called as those of MODELS
+    "vision_encoder_decoder": VisionEncoderDecoder,
+}
+FAMILIES = MODELS | ENCODERS | IMAGE_ENCODERS | IMAGE_TO_TEXT
+
 
 def config_of(model: type) -> type[FamilyConfig]:
     """The config class of a family: the type of `config` in its constructor."""
@@ -64,7 +70,7 @@ def config_of(model: type) -> type[FamilyConfig]:
 if TYPE_CHECKING:
     ModelConfig = FamilyConfig
 else:
-    configs = tuple(config_of(model) for model in (*MODELS.values(), *ENCODERS.values(), *IMAGE_ENCODERS.values()))
+    configs = tuple(map(config_of, FAMILIES.values()))
     ModelConfig = Annotated[Union[configs], Field(discriminator="family"), Untagged("family", "transformer")]  # noqa: UP007
 
 
@@ -76,8 +82,8 @@ def make_family(config: FamilyConfig, source_vocab: int, target_vocab: int) -> M
     if config.architecture == "image-encoder":
         images: Model = lookup(config.family, IMAGE_ENCODERS, "model family")(config)
         return images
-    model: Model = lookup(config.family, MODELS, "model family")(config, source_vocab, target_vocab)
+    model: Model = lookup(config.family, MODELS | IMAGE_TO_TEXT, "model family")(config, source_vocab, target_vocab)
     return model
 
 
-__all__ = ["ENCODERS", "IMAGE_ENCODERS", "MODELS", "ModelConfig", "config_of", "make_family"]
+__all__ = ["ENCODERS", "FAMILIES", "IMAGE_ENCODERS", "IMAGE_TO_TEXT", "MODELS", "ModelConfig", "config_of", "make_family"]

@@ -16,7 +16,8 @@ from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
 from heedful.nn.decoder_state import Tree
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
-from heedful.nn.recurrent import Bidirectional, EncoderOutput, Gru
+from heedful.nn.normalized_recurrent import CELLS
+from heedful.nn.recurrent import Bidirectional, EncoderOutput
 from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
 
@@ -44,7 +45,8 @@ class InsideDecoder(nn.Module):
         dim, words = config.dim, config.word_dim
         self.dim = dim
         self.first = linear(dim, dim)
-        self.recurrence = AttentionBeforeStep(Gru(words, dim, fed=2 * dim), SourceAttention(Additive(dim, 2 * dim)))
+        layer = CELLS[config.norm]["gru"](words, dim, fed=2 * dim)
+        self.recurrence = AttentionBeforeStep(layer, SourceAttention(Additive(dim, 2 * dim)))
         self.answer = linear(words + 3 * dim, 2 * config.readout)
         self.out = HookPoint()
 
@@ -64,5 +66,6 @@ class InsideDecoder(nn.Module):
 class Bahdanau(Recurrent):
     def __init__(self, config: BahdanauConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__(config, source_vocab, target_vocab)
-        self.encoder = Bidirectional(Gru(config.word_dim, config.dim), Gru(config.word_dim, config.dim))
+        gru = CELLS[config.norm]["gru"]
+        self.encoder = Bidirectional(gru(config.word_dim, config.dim), gru(config.word_dim, config.dim))
         self.decoder = InsideDecoder(config)

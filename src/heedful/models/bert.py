@@ -27,7 +27,7 @@ from heedful.models.family import (
     per_layer,
     refuse_pruned_positions,
 )
-from heedful.nn.attention import self_attention
+from heedful.nn.attention import AttentionBias, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
@@ -35,6 +35,7 @@ from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, linear
 from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
 from heedful.nn.positions import POSITIONS, Position, PositionSize, make_attention_bias
+from heedful.nn.structure import StructureConfig, attention_structure, join, make_structure, smallest
 
 INITIAL_STD = 0.02  # of all weights
 NORM_EPS = 1e-12  # as published
@@ -66,6 +67,8 @@ class BertConfig(FamilyConfig):
     """Number of learned positions."""
     relative_clip: Size = 16
     """Maximum distance that relative positions distinguish."""
+    structure: StructureConfig = StructureConfig()
+    """Which tokens attend to which."""
     segments: ZeroOrSmallCount = 2
     """Number of segment embeddings, one for each text of a pair; 0: none."""
     pooler: bool = False
@@ -77,6 +80,10 @@ class BertConfig(FamilyConfig):
     """Dropout of attention weights."""
     activation_dropout: Probability = 0.0
     """Dropout inside feed-forward layers."""
+
+    @property
+    def attention_structure(self) -> StructureConfig:
+        return self.structure
 
     @property
     def head_counts(self) -> tuple[int, ...]:
@@ -110,9 +117,11 @@ class BertConfig(FamilyConfig):
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = self.structure.length_problems(target)
         if self.position == "learned" and self.max_positions < target:
-            return [Problem("max_positions", f"given {self.max_positions}, expected at least {target}: the sequence length")]
-        return []
+            given = f"given {self.max_positions}, expected at least {target}: the sequence length"
+            problems.append(Problem("max_positions", given))
+        return problems
 
 
 class Layer(nn.Module):
@@ -125,13 +134,14 @@ class Layer(nn.Module):
         self.feed_forward_residual = residual(config.dim, config.dropout, NORM_EPS)
         self.out = HookPoint()
 
-    def forward(self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None) -> Tensor:
-        """x (rows, time, dim), positions (1, time), mask (rows, 1, 1, time)."""
+    def forward(self, x: Tensor, position: Position, positions: Tensor, structure: AttentionBias) -> Tensor:
+        """x (rows, time, dim), positions (1, time); structure: mask and bias (rows or 1, 1, time or 1, time)."""
 
         def attend(x: Tensor) -> Tensor:
             query, key, value = self.self_attention.split(x)
             query, key = position.rotate(query, positions), position.rotate(key, positions)
-            return self.self_attention(query, key, value, make_attention_bias(position, query, positions, positions, mask))
+            own = make_attention_bias(position, query, positions, positions, None)
+            return self.self_attention(query, key, value, join(own, structure)._replace(mix=own.mix))
 
         x = self.self_attention_residual(x, attend)
         return self.out(self.feed_forward_residual(x, self.feed_forward))
@@ -154,6 +164,7 @@ class Bert(EncoderModel):
             reads_ahead=True,
         )
         self.position = POSITIONS[config.position](size)
+        self.structure = make_structure(config.structure)
         self.segment = nn.Embedding(config.segments, config.dim) if config.segments else None
         self.embedding_norm = nn.LayerNorm(config.dim, NORM_EPS)
         self.dropout = Dropout(config.dropout)
@@ -179,18 +190,28 @@ class Bert(EncoderModel):
 
     @property
     def max_length(self) -> int | None:
-        return self.position.limit
+        return smallest(self.position.limit, None if self.structure is None else self.structure.limit)
 
-    def encode(self, tokens: Tensor, mask: Tensor | None = None, *, segments: Tensor | None = None) -> Tensor:
+    def encode(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segments: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """As in the base class; attention_mask (rows or 1, query, key): True where attention is allowed, in addition to the
+        structure of the model."""
         self.position.check_length(tokens.shape[1])
         positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
         x = self.position.embed(self.embedding(tokens), positions)  # (rows, time, dim)
         if self.segment is not None:
             x = x + self.segment(torch.zeros_like(tokens) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))
-        keys = None if mask is None else mask[:, None, None, :]  # (rows, 1, 1, time)
+        keys = AttentionBias(None if mask is None else mask[:, None, None, :])  # (rows, 1, 1, time)
+        structure = join(keys, attention_structure(self.structure, positions, attention_mask))
         for layer in self.layers:
-            x = layer(x, self.position, positions, keys)
+            x = layer(x, self.position, positions, structure)
         hidden: Tensor = self.last(x)
         return hidden
 

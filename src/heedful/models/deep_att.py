@@ -24,7 +24,8 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import linear
-from heedful.nn.recurrent import EncoderOutput, Lstm
+from heedful.nn.normalized_recurrent import CELLS
+from heedful.nn.recurrent import EncoderOutput
 from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
 
@@ -75,7 +76,7 @@ class Column(nn.Module):
         super().__init__()
         dim, self.back = config.dim, back
         self.first = linear(config.word_dim, dim)
-        self.layers = Layers(Lstm(dim, dim) for _ in range(config.layers))
+        self.layers = Layers(CELLS[config.norm]["lstm"](dim, dim) for _ in range(config.layers))
         self.links = Layers(Links(dim, dim, straight=config.straight) for _ in range(config.layers - 1))
         self.dropout = Dropout(config.dropout)
 
@@ -116,8 +117,9 @@ class StraightDecoder(nn.Module):
     def __init__(self, config: DeepAttConfig) -> None:
         super().__init__()
         dim, words, encoder_dim = config.dim, config.word_dim, config.columns * config.dim
-        self.bottom = AttentionBeforeStep(Lstm(words, dim, fed=encoder_dim), SourceAttention(Additive(dim, encoder_dim)))
-        self.above = Layers(Lstm(dim, dim) for _ in range(config.resolved_decoder_layers - 1))
+        lstm = CELLS[config.norm]["lstm"]
+        self.bottom = AttentionBeforeStep(lstm(words, dim, fed=encoder_dim), SourceAttention(Additive(dim, encoder_dim)))
+        self.above = Layers(lstm(dim, dim) for _ in range(config.resolved_decoder_layers - 1))
         sizes = [words + encoder_dim] + [dim] * (config.resolved_decoder_layers - 1)
         self.links = Layers(
             Links(passed, dim, straight=config.straight) for passed in sizes

@@ -6,7 +6,8 @@
 The encoder of family `mixed`, for tasks that label a text or its tokens. With "lstm" layers it is a bidirectional LSTM. With
 `characters`, the spelling of each word is part of its embedding (Ma and Hovy, 2016): a convolution over its UTF-8 bytes, and
 the maximum over time; so words outside the vocabulary differ as well. With `features`, the inputs are vectors of numbers, and
-a linear map takes the place of the embedding.
+a linear map takes the place of the embedding. `structure` limits which tokens attend to which. With `causal`, no position reads
+a later one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSize, refuse, unused
 from heedful.models.family import Architecture, FamilyConfig
+from heedful.nn.attention import AttentionBias
 from heedful.nn.blocks import NORMS, FeedForward
 from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
@@ -27,6 +29,7 @@ from heedful.nn.linear import linear
 from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
 from heedful.nn.positions import POSITIONS, PositionSize
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
+from heedful.nn.structure import StructureConfig, attention_structure, make_structure, smallest
 
 Kinds = tuple[KindName, ...]
 BYTES = 257  # padding, and every byte + 1
@@ -36,6 +39,7 @@ UNUSED_REASONS = {  # why an option has no effect
     "window": "no layer is 'restricted'",
     "kernel": "no layer is 'convolution' or 'dilated'",
     "dilation": "no layer is 'dilated'",
+    "recurrent_norm": "no layer is 'lstm' or 'gru'",
 }
 
 
@@ -55,14 +59,20 @@ class EncoderConfig(FamilyConfig):
     """Width of the convolutions, in tokens."""
     dilation: Size = 2
     """Dilated convolution: distance between the tokens it reads."""
+    recurrent_norm: Literal["none", "layer"] = "none"
+    """Layer normalization of the summed inputs of the gates of lstm and gru layers."""
     feed_forward: ZeroOrSize = 0
     """Hidden size of feed-forward layers; 0: none."""
     norm: Literal["post", "pre"] = "pre"
     """Layer normalization after or before each sub-layer."""
+    causal: bool = False
+    """Every position reads itself and the positions before it only, as in a decoder-only model."""
     position: Literal["none", "sinusoidal", "learned"] = "none"
     """Positional encoding."""
     max_positions: Size = 1024
     """Number of learned positions."""
+    structure: StructureConfig = StructureConfig()
+    """Which tokens attend to which."""
     characters: ZeroOrSize = 0
     """Size of the features of a word's spelling, for tasks whose tokens are words; 0: none."""
     features: ZeroOrSize = 0
@@ -81,18 +91,40 @@ class EncoderConfig(FamilyConfig):
         return self.features
 
     @property
+    def mixes_otherwise(self) -> str | None:
+        """The first kind of layer to which the structure of attention does not apply; None: there is none."""
+        if self.causal and self.layers:
+            return f"causal {self.layers[0]}"
+        return next((kind for kind in self.layers if not SEQUENCE_LAYERS[kind].takes_structure()), None)
+
+    @property
+    def attention_structure(self) -> StructureConfig:
+        return self.structure
+
+    @property
     def size(self) -> LayerSize:
         used = {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
         heads = self.heads if "heads" in used else 1
-        return LayerSize(dim=self.dim, heads=heads, window=self.window, kernel=self.kernel, dilation=self.dilation)
+        return LayerSize(
+            dim=self.dim,
+            heads=heads,
+            causal=self.causal,
+            window=self.window,
+            kernel=self.kernel,
+            dilation=self.dilation,
+            recurrent_norm=self.recurrent_norm,
+        )
 
     @model_validator(mode="after")
     def _fits_together(self) -> EncoderConfig:
         problems, used = [], {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
-        if self.dim % 2:
+        if self.dim % 2 and not self.causal:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number: one half per direction"))
         if "heads" in used and self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
+        if self.structure.kind != "full" and self.mixes_otherwise:
+            given = f"given {self.structure.kind!r}, but layer {self.mixes_otherwise!r} has no such structure"
+            problems.append(Problem("structure.kind", f"{given}; expected layers of 'self-attention'"))
         reasons = {name: why for name, why in UNUSED_REASONS.items() if name not in used}
         if self.position != "learned":
             reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
@@ -102,9 +134,11 @@ class EncoderConfig(FamilyConfig):
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = self.structure.length_problems(target)
         if self.position == "learned" and self.max_positions < target:
-            return [Problem("max_positions", f"given {self.max_positions}, expected at least {target}: the sequence length")]
-        return []
+            given = f"given {self.max_positions}, expected at least {target}: the sequence length"
+            problems.append(Problem("max_positions", given))
+        return problems
 
 
 class Spelling(nn.Module):
@@ -164,9 +198,9 @@ class Layer(nn.Module):
         self.feed_forward_residual = residual(config.dim, config.dropout) if config.feed_forward else None
         self.out = HookPoint()
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (rows, time, dim), mask (rows, time)."""
-        x = self.mix_residual(x, lambda x: self.mix(x, mask))
+    def forward(self, x: Tensor, mask: Tensor | None, structure: AttentionBias | None) -> Tensor:
+        """x (rows, time, dim), mask (rows, time); structure: mask or bias (rows or 1, 1, time, time)."""
+        x = self.mix_residual(x, lambda x: self.mix(x, mask, structure))
         if self.feed_forward is not None and self.feed_forward_residual is not None:
             x = self.feed_forward_residual(x, self.feed_forward)
         return self.out(x)
@@ -185,8 +219,9 @@ class Encoder(EncoderModel):
             nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         self.spelling = Spelling(config.characters) if config.characters else None
         self.join = linear(config.dim + config.characters, config.dim) if config.characters else None
-        size = PositionSize(config.dim, 1, config.dim, limit=config.max_positions, clip=0, reads_ahead=True)
+        size = PositionSize(config.dim, 1, config.dim, limit=config.max_positions, clip=0, reads_ahead=not config.causal)
         self.position = POSITIONS[config.position](size)
+        self.structure = make_structure(config.structure)
         self.dropout, self.word_dropout = Dropout(config.dropout), Dropout(config.word_dropout)
         self.layers = Layers(Layer(config, kind) for kind in config.layers)
         self.last = NORMS[config.norm].last(config.dim)
@@ -206,7 +241,7 @@ class Encoder(EncoderModel):
 
     @property
     def max_length(self) -> int | None:
-        return self.position.limit
+        return smallest(self.position.limit, None if self.structure is None else self.structure.limit)
 
     def encode(
         self,
@@ -215,9 +250,11 @@ class Encoder(EncoderModel):
         *,
         segments: Tensor | None = None,
         spelling: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> Tensor:
         """As in the base class; spelling (rows, time, bytes): the bytes of each word + 1, 0 is padding. With `features`, tokens
-        are vectors (rows, time, features)."""
+        are vectors (rows, time, features). attention_mask (rows or 1, query, key): True where attention is allowed, in addition
+        to the structure of the model."""
         self.position.check_length(tokens.shape[1])
         vectors = self.embedding(tokens) if self.features is None else self.features(tokens)  # (rows, time, dim)
         if self.config.word_dropout:
@@ -227,8 +264,9 @@ class Encoder(EncoderModel):
             vectors = self.join(torch.cat((vectors, self.spelling(spelling)), dim=-1))
         positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
         x = self.dropout(self.position.embed(vectors, positions))
+        structure = attention_structure(self.structure, positions, attention_mask)
         for layer in self.layers:
-            x = layer(x, mask)
+            x = layer(x, mask, structure)
         hidden: Tensor = self.last(x)
         return hidden
 

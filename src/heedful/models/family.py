@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from heedful.config.base import Config, Problem, Size, SmallCount, ZeroOrSmallCount
 from heedful.errors import ConfigError
+from heedful.nn.structure import StructureConfig
 
 PerLayer = SmallCount | tuple[ZeroOrSmallCount, ...]  # number of heads of all layers, or of each layer
 PositionName = Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"]
@@ -47,7 +48,7 @@ def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
     return [Problem("tie", f"given 'all', but the vocabularies are separate; {expected}")]
 
 
-Architecture = Literal["encoder-decoder", "decoder", "encoder", "image-encoder"]
+Architecture = Literal["encoder-decoder", "decoder", "encoder", "image-encoder", "image-to-text"]
 
 
 class SentenceGrid(NamedTuple):
@@ -67,7 +68,7 @@ class ImageShape(NamedTuple):
 
 class FamilyConfig(Config):
     architecture: ClassVar[Architecture] = "encoder-decoder"  # a decoder has no source, an encoder no output tokens
-    # and an image-encoder reads pixels
+    # and an image-encoder reads pixels; image-to-text is an encoder-decoder whose source is pixels
     family: str
     """Model family."""
     dim: Size
@@ -94,6 +95,11 @@ class FamilyConfig(Config):
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
         """Config fields to change for the given numbers of heads in each layer, by kind of attention."""
         raise NotImplementedError
+
+    @property
+    def attention_structure(self) -> StructureConfig:
+        """The structure of its self-attention."""
+        return StructureConfig()
 
     @property
     def sentence_grid(self) -> SentenceGrid | None:

@@ -23,7 +23,8 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.experts import ExpertLayer, Experts, balance_losses, size_problems
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
-from heedful.nn.recurrent import Bidirectional, EncoderOutput, Lstm
+from heedful.nn.normalized_recurrent import CELLS
+from heedful.nn.recurrent import Bidirectional, EncoderOutput
 from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
 
@@ -85,9 +86,9 @@ def between(config: GNMTConfig, places: int) -> ExpertLayer:
 class DeepEncoder(nn.Module):
     def __init__(self, config: GNMTConfig) -> None:
         super().__init__()
-        dim, self.residual = config.dim, config.residual
-        self.bottom = Bidirectional(Lstm(config.word_dim, dim), Lstm(config.word_dim, dim))
-        self.above = Layers(Lstm(dim if at else 2 * dim, dim) for at in range(config.layers - 1))
+        dim, self.residual, lstm = config.dim, config.residual, CELLS[config.norm]["lstm"]
+        self.bottom = Bidirectional(lstm(config.word_dim, dim), lstm(config.word_dim, dim))
+        self.above = Layers(lstm(dim if at else 2 * dim, dim) for at in range(config.layers - 1))
         self.between = between(config, config.places[0])
         self.dropout = Dropout(config.dropout)
         self.out = HookPoint()
@@ -113,9 +114,9 @@ class DeepDecoder(nn.Module):
     def __init__(self, config: GNMTConfig) -> None:
         super().__init__()
         dim, encoder_dim, self.residual = config.dim, config.encoder_dim, config.residual
-        attention = SourceAttention(Additive(dim, encoder_dim))
-        self.bottom = AttentionBeforeStep(Lstm(config.word_dim, dim, fed=encoder_dim), attention)
-        self.above = Layers(Lstm(dim + encoder_dim, dim) for _ in range(config.places[1]))
+        attention, lstm = SourceAttention(Additive(dim, encoder_dim)), CELLS[config.norm]["lstm"]
+        self.bottom = AttentionBeforeStep(lstm(config.word_dim, dim, fed=encoder_dim), attention)
+        self.above = Layers(lstm(dim + encoder_dim, dim) for _ in range(config.places[1]))
         self.between, self.balance = between(config, config.places[1]), config.experts_balance
         self.dropout = Dropout(config.dropout)
         self.out = HookPoint()

@@ -7,7 +7,8 @@
     start   source -> keys and values in slots that all hypotheses share; a language model has no source
     step    tokens + cache -> hidden states
 
-The end token of the source and the start token of the target are the separator.
+The end token of the source and the start token of the target are the separator. With inputs "vectors", a task embeds its inputs
+itself, and vectors of size dim take the place of tokens; such a model has neither vocabulary nor output layer.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class GPTConfig(FamilyConfig):
     """Size of embeddings and hidden states."""
     layers: SmallCount = 12
     """Decoder layers."""
+    inputs: Literal["tokens", "vectors"] = "tokens"
+    """Tokens of a vocabulary, or vectors of size dim, for tasks that embed their inputs."""
     heads: PerLayer = 12
     """Attention heads: one number, or one for each layer; 0: the layer adds only its bias."""
     head_dim: Size | None = None
@@ -101,6 +104,10 @@ class GPTConfig(FamilyConfig):
     """Dropout of attention weights."""
     activation_dropout: Probability = 0.0
     """Dropout inside feed-forward layers."""
+
+    @property
+    def numeric_inputs(self) -> int:
+        return self.dim if self.inputs == "vectors" else 0
 
     @property
     def head_counts(self) -> tuple[int, ...]:
@@ -151,6 +158,8 @@ class GPTConfig(FamilyConfig):
             reasons["block"] = "no layer has reach 'local'"
         if "compressed" not in self.reaches:
             reasons["stride"] = "no layer has reach 'compressed'"
+        if self.inputs == "vectors":
+            reasons |= dict.fromkeys(("tie", "source_loss", "word_dropout"), "a model of vectors has no vocabulary")
         refuse([*problems, *unused(self, reasons)])
         return self
 
@@ -273,9 +282,11 @@ class GPT(SequenceModel):
     def __init__(self, config: GPTConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
-        vocab = max(source_vocab, target_vocab)  # they are equal: `problems_with` requires a shared vocabulary
-        tie: Tie = "all" if config.tie else "inputs"
-        self.embedding = Embeddings(vocab, vocab, config.dim, tie=tie, std=0.0, output_dim=config.dim)
+        self.vectors = HookPoint() if config.inputs == "vectors" else None  # (sources, new, dim)
+        if self.vectors is None:
+            vocab = max(source_vocab, target_vocab)  # they are equal: `problems_with` requires a shared vocabulary
+            tie: Tie = "all" if config.tie else "inputs"
+            self.embedding = Embeddings(vocab, vocab, config.dim, tie=tie, std=0.0, output_dim=config.dim)
         size = PositionSize(
             dim=config.dim,
             heads=max(config.head_counts),
@@ -298,7 +309,7 @@ class GPT(SequenceModel):
         for module in self.modules():
             if isinstance(module, Linear):
                 nn.init.normal_(module.weight, std=INITIAL_STD)
-        for table in (self.embedding.target, self.embedding.output):
+        for table in (self.embedding.target, self.embedding.output) if self.vectors is None else ():
             if table is not None:
                 nn.init.normal_(table.weight, std=INITIAL_STD)
         if self.config.norm == "pre":
@@ -306,6 +317,12 @@ class GPT(SequenceModel):
                 projections = [] if isinstance(layer.self_attention, NoHeads) else [layer.self_attention.out]
                 for projection in (*projections, layer.feed_forward.fall):
                     nn.init.normal_(projection.weight, std=INITIAL_STD / math.sqrt(2 * len(self.layers)))
+
+    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
+        return super().embeddings() if self.vectors is None else {}
+
+    def input_vectors(self) -> list[nn.Module]:
+        return super().input_vectors() if self.vectors is None else [self.vectors]
 
     def attentions(self) -> list[AttentionLayer]:
         attentions: list[AttentionLayer] = []
@@ -327,8 +344,8 @@ class GPT(SequenceModel):
         return None if self.position.limit is None else self.position.limit // 2
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """As in the base class; a source may have no tokens, and has its padding at the end."""
-        sources, length = source.shape
+        """As in the base class; a source may have no tokens, and has its padding at the end. A model of vectors has none."""
+        sources, length = source.shape[:2]
         if length == 0 and not room:
             return State(None, None)
         memory, positions = None, torch.arange(length, device=source.device).expand(sources, -1)
@@ -339,11 +356,11 @@ class GPT(SequenceModel):
             if self.training and self.config.source_loss and length > 1:
                 memory = self.source_nll(hidden, source, source_mask)
         else:
-            weight = self.embedding.target.weight
+            weight = self.embedding.target.weight if self.vectors is None else next(self.layers.parameters())
             counts, size = self.config.head_counts, self.config.resolved_head_dim
             pairs = [(weight.new_zeros(sources, 0, heads, size),) * 2 for heads in counts]
             row_state = [layer.reach.initial_state(sources, weight) for layer in self.layers]
-        owned_slots = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask
+        owned_slots = positions.new_ones(sources, length, dtype=torch.bool) if source_mask is None else source_mask
         kv_cache = {"layers": pairs, "positions": positions}
         if room:  # padded with zeros: attention weights of empty slots are zero, not skipped
             buffers = [tuple(functional.pad(x, (0, 0, 0, 0, 0, room)) for x in pair) for pair in pairs]
@@ -352,6 +369,8 @@ class GPT(SequenceModel):
         return State(memory, row_state, kv_cache, owned_slots, filled=length, reserved=length)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
+        """As in the base class; of a model of vectors, tokens are vectors (rows, time, dim)."""
+        vectors, tokens = tokens, tokens if self.vectors is None else tokens[..., 0]  # tokens (rows, time): their shape counts
         is_first, by_steps = state.kv_cache is None, has_room(state)
         assert by_steps or state.filled == state.reserved, "decoding by steps requires `room` in `start`"
         if is_first and mask is None:
@@ -360,7 +379,7 @@ class GPT(SequenceModel):
             sources = tokens.shape[0] if is_first else state.kv_cache["positions"].shape[0]
             step = next_tokens(state, tokens, mask, sources=sources, limit=self.position.limit)
         self.check_length(step, state)
-        x, caches = self.run(tokens.view(step.sources, -1), step, state)
+        x, caches = self.run(vectors.view(step.sources, -1, *vectors.shape[2:]), step, state)
         losses = {}
         if state.memory is not None:
             losses["source"] = Loss(self.config.source_loss * state.memory["nll"].sum(), state.memory["tokens"].sum())
@@ -372,11 +391,12 @@ class GPT(SequenceModel):
         return Step(x.view(*tokens.shape, -1), after, losses)
 
     def run(self, tokens: Tensor, step: StepContext, state: State) -> tuple[Tensor, list[PatternCache]]:
-        """tokens (sources, new) -> hidden states (sources, new, dim), and the new keys and values of every layer."""
-        vectors = self.embedding.embed("target", tokens)  # (sources, new, dim)
+        """tokens (sources, new), or vectors (sources, new, dim) -> hidden states (sources, new, dim), and the new keys and
+        values of every layer."""
+        embedded = self.embedding.embed("target", tokens) if self.vectors is None else self.vectors(tokens)
         if self.training and self.config.word_dropout:
-            vectors = vectors * self.word_dropout(vectors.new_ones(self.embedding.target.num_embeddings, 1))[tokens]
-        x = self.embedding_dropout(self.position.embed(vectors, step.query_positions))
+            embedded = embedded * self.word_dropout(embedded.new_ones(self.embedding.target.num_embeddings, 1))[tokens]
+        x = self.embedding_dropout(self.position.embed(embedded, step.query_positions))
         empty: list[None] = [None] * len(self.layers)
         before = empty if state.kv_cache is None else state.kv_cache["layers"]
         histories = (

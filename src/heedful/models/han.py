@@ -43,6 +43,8 @@ class HanConfig(FamilyConfig):
     """Size of the hidden layer of the attention."""
     cell: Literal["gru", "lstm"] = "gru"
     """Recurrent cell."""
+    norm: Literal["none", "layer"] = "none"
+    """Layer normalization of the summed inputs of the recurrent gates."""
     characters: bool = False
     """A level of characters below the words: the bytes of each word."""
     max_sentences: Size = 40
@@ -73,7 +75,7 @@ class Level(nn.Module):
     def __init__(self, config: HanConfig, inputs: int) -> None:
         super().__init__()
         self.map = linear(inputs, config.dim) if inputs != config.dim else None
-        self.recurrent = SEQUENCE_LAYERS[config.cell](LayerSize(dim=config.dim, heads=1))
+        self.recurrent = SEQUENCE_LAYERS[config.cell](LayerSize(dim=config.dim, heads=1, recurrent_norm=config.norm))
         self.out = HookPoint()  # (rows, time, dim)
         self.pooling = AttentionPooling(config.dim, config.context)
         self.dropout = Dropout(config.dropout)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from heedful.config.base import Size
 from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
@@ -28,7 +27,8 @@ from heedful.nn.grid import grid_sizes, make_grid
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
 from heedful.nn.model import CROSS, UTTERANCE, AttentionLayer
-from heedful.nn.recurrent import EncoderOutput, Gru, Hidden, gru_cell, keep_padded
+from heedful.nn.normalized_recurrent import CELLS
+from heedful.nn.recurrent import EncoderOutput, Hidden, gru_cell, keep_padded
 from heedful.nn.scores import Additive, WeightedSum
 from heedful.nn.shared_weight_grad import shared_weight
 
@@ -72,7 +72,8 @@ class UtteranceEncoder(nn.Module):
     def __init__(self, config: HranConfig) -> None:
         super().__init__()
         self.utterances = 1
-        self.ahead, self.back = Gru(config.word_dim, config.dim), Gru(config.word_dim, config.dim)
+        gru = CELLS[config.norm]["gru"]
+        self.ahead, self.back = gru(config.word_dim, config.dim), gru(config.word_dim, config.dim)
         self.out = HookPoint()
 
     def forward(self, x: Tensor, numbers: Tensor | None) -> EncoderOutput:
@@ -165,13 +166,14 @@ class Steps(NamedTuple):
 class HierarchicalRecurrence(nn.Module):
     """The decoder's GRU with the attention before each of its steps."""
 
-    def __init__(self, words: int, dim: int) -> None:
+    def __init__(self, config: HranConfig) -> None:
         super().__init__()
+        words, dim, gru = config.word_dim, config.dim, CELLS[config.norm]["gru"]
         self.dim, self.utterances = dim, 1
         self.word_attention = Level(StepScore(2 * dim, 2 * dim, dim))
-        self.utterance = Gru(0, dim, fed=2 * dim)
+        self.utterance = gru(0, dim, fed=2 * dim)
         self.utterance_attention = Level(StepScore(dim, dim))
-        self.layer = Gru(words, dim, fed=dim)
+        self.layer = gru(words, dim, fed=dim)
 
     def forward(self, x: Tensor, memory: Tree, state: Hidden, real: Tensor | None) -> Steps:
         """x (rows, time, words), real (rows, time): padding mask."""
@@ -210,7 +212,8 @@ class HierarchicalRecurrence(nn.Module):
         score, among = self.word_attention.score, self.utterance_attention.score
         from_state = shared_weight(torch.cat((score.query.weight[:, :dim], among.query.weight)))  # state -> both queries
         from_level = shared_weight(torch.cat((self.utterance.recurrent, score.query.weight[:, dim:])))  # level -> gates, query
-        inputs = self.utterance_inputs(values)  # (sources, S, 3 dim)
+        utterance = self.utterance
+        inputs = utterance.multiply_inputs(values)  # (sources, S, 3 dim)
         nothing = keys.new_zeros(4 * dim)
         inside = self.words_of(numbers)
         penalties = mask_penalty(inside).unbind(1)  # (sources, S) each
@@ -230,8 +233,8 @@ class HierarchicalRecurrence(nn.Module):
                     weights.append(weight.flatten(0, 1))
                     entering = (weight.to(inputs.dtype) @ inputs).flatten(0, 1)  # (rows, 3 dim)
                 else:
-                    entering = self.utterance_inputs(vectors[:, at])
-                level = gru_cell(entering, gates, level)
+                    entering = utterance.multiply_inputs(vectors[:, at])
+                level = gru_cell(utterance.input_gates(entering), utterance.hidden_gates(gates), level)
                 levels.append(level)
             stacked = torch.stack(levels, dim=1)  # (rows, U, dim)
             scores = among.compare(utterance_query[:, None], among.project_keys(stacked))[:, 0]
@@ -239,10 +242,6 @@ class HierarchicalRecurrence(nn.Module):
             return Attended((chosen.to(stacked.dtype)[:, None] @ stacked)[:, 0], weights, chosen, stacked)
 
         return attend
-
-    def utterance_inputs(self, vectors: Tensor) -> Tensor:
-        """V r + b of the GRU over utterances: (…, 2 dim) -> (…, 3 dim). Not by oneDNN, which is slow with strided weights."""
-        return functional.linear(vectors, self.utterance.weight[:, :-1], self.utterance.weight[:, -1])
 
     def words_of(self, numbers: Tensor) -> Tensor:
         """(sources, U, S): True for the words of each utterance."""
@@ -285,7 +284,7 @@ class HierarchicalDecoder(nn.Module):
         dim, words = config.dim, config.word_dim
         self.dim = dim
         self.first = linear(dim, dim)
-        self.recurrence = HierarchicalRecurrence(words, dim)
+        self.recurrence = HierarchicalRecurrence(config)
         self.answer = linear(words + 2 * dim, 2 * config.readout)
         self.out = HookPoint()
 

@@ -44,6 +44,7 @@ UNUSED_REASONS = {  # why an option has no effect
     "window": "no layer is 'restricted'",
     "kernel": "no layer is 'convolution' or 'dilated'",
     "dilation": "no layer is 'dilated'",
+    "recurrent_norm": "no layer is 'lstm' or 'gru'",
 }
 
 
@@ -68,6 +69,8 @@ class MixedConfig(FamilyConfig):
     """Width of the convolutions, in tokens."""
     dilation: Size = 2
     """Dilated convolution: distance between the tokens it reads."""
+    recurrent_norm: Literal["none", "layer"] = "none"
+    """Layer normalization of the summed inputs of the gates of lstm and gru layers."""
     feed_forward: Size = 2048
     """Hidden size of feed-forward layers."""
     norm: Literal["post", "pre"] = "post"
@@ -92,7 +95,7 @@ class MixedConfig(FamilyConfig):
     def size(self, *, causal: bool) -> LayerSize:
         heads = self.heads if "heads" in self.used_options else 1
         options = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
-        return LayerSize(dim=self.dim, heads=heads, causal=causal, **options)
+        return LayerSize(dim=self.dim, heads=heads, causal=causal, recurrent_norm=self.recurrent_norm, **options)
 
     @model_validator(mode="after")
     def _fits_together(self) -> MixedConfig:

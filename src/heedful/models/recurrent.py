@@ -28,7 +28,8 @@ from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import HookPoint
 from heedful.nn.losses import Loss
 from heedful.nn.model import CROSS, AttentionLayer, LayerOutput, SequenceModel
-from heedful.nn.recurrent import CELLS, EncoderOutput, Hidden, Layer, RecurrentStack
+from heedful.nn.normalized_recurrent import CELLS
+from heedful.nn.recurrent import EncoderOutput, Hidden, Layer, RecurrentStack
 from heedful.nn.scores import SourceAttention
 
 
@@ -45,6 +46,8 @@ class RecurrentConfig(FamilyConfig):
     """Shared weights: both embeddings and output, target and output, none."""
     dropout: Probability = 0.0
     """Dropout of embeddings, between layers, and before the output."""
+    norm: Literal["none", "layer"] = "none"
+    """Layer normalization of the summed inputs of the recurrent gates."""
 
     @property
     def word_dim(self) -> int:
@@ -168,11 +171,13 @@ class Stacked(Protocol):
     @property
     def cell(self) -> str: ...
     @property
+    def norm(self) -> str: ...
+    @property
     def dropout(self) -> float: ...
 
 
 def stack(config: Stacked, fed: int = 0) -> RecurrentStack:
     """A stack of layers; the inputs of the lowest are embeddings and `fed` further elements."""
-    cell = CELLS[config.cell]
+    cell = CELLS[config.norm][config.cell]
     above = [cell(config.dim, config.dim) for _ in range(config.layers - 1)]
     return RecurrentStack([cell(config.word_dim, config.dim, fed), *above], config.dropout)

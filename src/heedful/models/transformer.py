@@ -31,7 +31,7 @@ from heedful.config.base import (
 )
 from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions, tying_problems
 from heedful.nn import masks
-from heedful.nn.attention import cross_attention, self_attention
+from heedful.nn.attention import AttentionBias, cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
@@ -42,6 +42,7 @@ from heedful.nn.layers import Layers
 from heedful.nn.model import CROSS, DECODER, ENCODER, AttentionKind, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, make_attention_bias
 from heedful.nn.step_context import StepContext, next_tokens, whole_sequence
+from heedful.nn.structure import StructureConfig, attention_structure, join, make_structure
 
 
 class TransformerConfig(FamilyConfig):
@@ -85,6 +86,8 @@ class TransformerConfig(FamilyConfig):
     """Maximum distance that relative positions distinguish."""
     window: ZeroOrSize = 0
     """Restricted self-attention: number of tokens attended to; 0: all."""
+    structure: StructureConfig = StructureConfig()
+    """Which tokens of the source attend to which."""
     tie: Literal["all", "output", "none"] = "all"
     """Shared weights: both embeddings and output, target and output, none."""
     scale_embeddings: bool = True
@@ -95,6 +98,10 @@ class TransformerConfig(FamilyConfig):
     """Dropout of attention weights."""
     activation_dropout: Probability = 0.0
     """Dropout inside feed-forward layers."""
+
+    @property
+    def attention_structure(self) -> StructureConfig:
+        return self.structure
 
     @property
     def head_counts(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -164,7 +171,7 @@ class TransformerConfig(FamilyConfig):
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = tying_problems(self.tie, shared=shared)
+        problems = [*tying_problems(self.tie, shared=shared), *self.structure.length_problems(source)]
         if self.position == "learned" and self.max_positions < max(source, target):
             most = max(source, target) - 1
             sentence = f"given {self.max_positions}, expected more than data.max_length, which is {most}"
@@ -190,14 +197,15 @@ class EncoderLayer(nn.Module):
         self.out = HookPoint()
 
     def forward(
-        self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None, record: RoutingRecord | None
+        self, x: Tensor, position: Position, positions: Tensor, structure: AttentionBias, record: RoutingRecord | None
     ) -> Tensor:
-        """x (sources, time, dim), mask (sources or 1, 1, time or 1, time)."""
+        """x (sources, time, dim); structure: mask and bias (sources or 1, 1, time or 1, time)."""
 
         def attend(x: Tensor) -> Tensor:
             query, key, value = self.self_attention.split(x)
             query, key = position.rotate(query, positions), position.rotate(key, positions)
-            return self.self_attention(query, key, value, make_attention_bias(position, query, positions, positions, mask))
+            own = make_attention_bias(position, query, positions, positions, None)
+            return self.self_attention(query, key, value, join(own, structure)._replace(mix=own.mix))
 
         x = self.self_attention_residual(x, attend)
         return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, record)))
@@ -277,6 +285,7 @@ class Transformer(SequenceModel):
         self.embedding = Embeddings(source_vocab, target_vocab, config.dim, tie=config.tie, scale=scale, output_dim=config.dim)
         self.dropout = Dropout(config.dropout)
         self.encoder_position = make_position(config, encoder_heads, reads_ahead=True)
+        self.structure = make_structure(config.structure)
         self.encoder = Layers(EncoderLayer(config, heads) for heads in encoder_heads)
         self.encoder_last = NORMS[config.norm].last(config.dim)
         self.decoder_position = make_position(config, decoder_heads, reads_ahead=False)
@@ -311,8 +320,9 @@ class Transformer(SequenceModel):
             near = masks.window(positions, positions, self.config.window)[:, None]  # (1, 1, time, time)
             mask = near if padding is None else near & padding
         record = self.routing_record(source_mask)
+        structure = join(AttentionBias(mask), attention_structure(self.structure, positions))
         for layer in self.encoder:
-            x = layer(x, self.encoder_position, positions, mask, record)
+            x = layer(x, self.encoder_position, positions, structure, record)
         x = self.encoder_last(x)
         memory = {"layers": [layer.cross_attention.project_memory(x) for layer in self.decoder], "mask": padding}
         if record is not None:

@@ -8,17 +8,23 @@
 
 The image is the state of [CLS], or with pooling = "mean" the mean of the states of its patches, without [CLS]. Pixels are
 standardized by the mean and the standard deviation of each channel over the training images, which are stored with the weights.
+
+With stem = "convolution" convolutions of 3 x 3 replace the linear map of a patch: with stride 2 until one vector for each patch
+is left, and one more with stride 1 (after Xiao et al., 2021).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import torch
 from pydantic import model_validator
 from torch import Tensor, nn
+from torch.nn import functional
 
-from heedful.config.base import Probability, Problem, Size, SmallCount, refuse
+from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSmallCount, refuse
 from heedful.models.family import Architecture, FamilyConfig, ImageShape
 from heedful.nn.attention import AttentionBias, SelfAttention
 from heedful.nn.blocks import FeedForward, PreNorm
@@ -27,11 +33,42 @@ from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import linear
 from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
-from heedful.nn.patches import PatchSinusoids, split_patches
+from heedful.nn.patches import PatchSinusoids, join_patches, split_patches
 from heedful.nn.positions import Learned, Position, PositionSize
 
 NORM_EPS = 1e-6  # as published
 LEVELS = 256  # values of a pixel
+KERNEL = 3  # height and width of a convolution of the stem
+Stem = Literal["linear", "convolution"]
+PatchPosition = Literal["none", "learned", "sinusoidal"]
+
+
+class PatchOptions(Protocol):
+    """The options of a family that reads images."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def image_size(self) -> tuple[int, int]: ...
+    @property
+    def patch(self) -> int: ...
+    @property
+    def stem(self) -> Stem: ...
+
+
+def patch_problems(config: PatchOptions) -> list[Problem]:
+    """Problems with the size of patches."""
+    problems = []
+    if any(size % config.patch for size in config.image_size):
+        given = f"given {config.patch}, which does not divide both sizes of model.image_size {list(config.image_size)}"
+        problems.append(Problem("patch", given))
+    if config.stem == "convolution" and (config.patch < 2 or config.patch & (config.patch - 1)):
+        expected = "expected a power of two with stem 'convolution', whose convolutions halve the image"
+        problems.append(Problem("patch", f"given {config.patch}, {expected}"))
+    if config.stem == "convolution" and config.dim % config.patch:
+        expected = f"expected a multiple of model.patch {config.patch} with stem 'convolution'"
+        problems.append(Problem("dim", f"given {config.dim}, {expected}"))
+    return problems
 
 
 class VitConfig(FamilyConfig):
@@ -42,8 +79,8 @@ class VitConfig(FamilyConfig):
     """Model family."""
     dim: Size = 768
     """Size of patch embeddings and hidden states."""
-    layers: SmallCount = 12
-    """Encoder layers."""
+    layers: ZeroOrSmallCount = 12
+    """Encoder layers; 0: none, so that no patch attends to another."""
     heads: SmallCount = 12
     """Attention heads."""
     feed_forward: Size | None = None
@@ -54,7 +91,9 @@ class VitConfig(FamilyConfig):
     """1: grayscale, 3: RGB."""
     patch: Size = 16
     """Height and width of a patch in pixels; divides both sizes of the images."""
-    position: Literal["none", "learned", "sinusoidal"] = "learned"
+    stem: Stem = "linear"
+    """How a patch becomes a vector: a linear map, or convolutions, which also read the pixels around it."""
+    position: PatchPosition = "learned"
     """Positional encoding; sinusoidal: of the row and the column of a patch."""
     pooling: Literal["cls", "mean"] = "cls"
     """The vector of an image: the state of a [CLS] token before the patches, or the mean of the states of the patches."""
@@ -75,12 +114,9 @@ class VitConfig(FamilyConfig):
 
     @model_validator(mode="after")
     def _fits_together(self) -> VitConfig:
-        problems = []
+        problems = patch_problems(self)
         if self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
-        if any(size % self.patch for size in self.image_size):
-            given = f"given {self.patch}, which does not divide both sizes of model.image_size {list(self.image_size)}"
-            problems.append(Problem("patch", given))
         if self.position == "sinusoidal" and self.dim % 4:
             problems.append(Problem("dim", f"given {self.dim}, expected a multiple of 4 for sinusoidal positions"))
         refuse(problems)
@@ -96,7 +132,8 @@ class PatchEmbedding(nn.Module):
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
         self.patch = config.patch
-        self.map = linear(config.patch**2 * config.channels, config.dim)
+        linear_map = config.stem == "linear"
+        self.map = linear(config.patch**2 * config.channels, config.dim) if linear_map else ConvolutionStem(config)
         self.patches = HookPoint()  # (rows, patches, patch x patch x channels), standardized
         self.register_buffer("mean", torch.full((config.channels,), 0.5))
         self.register_buffer("deviation", torch.full((config.channels,), 0.5))
@@ -120,6 +157,31 @@ class PatchEmbedding(nn.Module):
         __call__ = forward
 
 
+class ConvolutionStem(nn.Module):
+    """Patches through convolutions that halve height and width until one vector for each patch is left, and one more."""
+
+    def __init__(self, config: VitConfig) -> None:
+        super().__init__()
+        self.patch, self.across = config.patch, config.image_size[1] // config.patch
+        halvings = int(math.log2(config.patch))
+        sizes = [config.channels, *(config.dim >> (halvings - 1 - at) for at in range(halvings))]  # dim after the last
+        self.halve = nn.ModuleList(
+            nn.Conv2d(size, after, KERNEL, stride=2, padding=KERNEL // 2) for size, after in pairwise(sizes)
+        )
+        self.out = nn.Conv2d(config.dim, config.dim, KERNEL, padding=KERNEL // 2)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """(rows, patches, patch x patch x channels) -> (rows, patches, dim)."""
+        x = join_patches(patches, self.patch, self.across).permute(0, 3, 1, 2)  # (rows, channels, height, width)
+        for convolution in self.halve:
+            x = functional.relu(convolution(x))  # (rows, channels, height, width), height and width halved
+        vectors: Tensor = self.out(x)  # (rows, dim, down, across)
+        return vectors.flatten(2).transpose(1, 2)  # (rows, patches, dim)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
 class Layer(nn.Module):
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
@@ -130,11 +192,11 @@ class Layer(nn.Module):
         self.feed_forward_residual = PreNorm(dim, config.dropout, NORM_EPS)
         self.out = HookPoint()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (rows, time, dim)."""
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (rows, time, dim), mask (rows, 1, 1, time)."""
 
         def attend(x: Tensor) -> Tensor:
-            return self.self_attention(*self.self_attention.split(x), AttentionBias())
+            return self.self_attention(*self.self_attention.split(x), AttentionBias(mask))
 
         x = self.self_attention_residual(x, attend)
         return self.out(self.feed_forward_residual(x, self.feed_forward))
@@ -183,15 +245,18 @@ class Vit(EncoderModel):
         self.embed_patches.fit(counts)
 
     def encode(self, tokens: Tensor, mask: Tensor | None = None, *, segments: Tensor | None = None) -> Tensor:
-        """tokens: pixels (rows, height, width, channels), 0 to 255 -> hidden states of [CLS], if there is one, and of the
-        patches, row by row: (rows, time, dim). All images have the same size, so there is no mask and there are no segments."""
+        """tokens: pixels (rows, height, width, channels), 0 to 255; mask (rows, patches): False for patches that are padding,
+        which the data of no task has -> hidden states of [CLS], if there is one, and of the patches, row by row:
+        (rows, time, dim). There are no segments."""
         x = self.embed_patches(tokens)  # (rows, patches, dim)
+        if mask is not None:
+            mask = functional.pad(mask, (x.shape[1] + int(self.cls is not None) - mask.shape[1], 0), value=True)[:, None, None]
         if self.cls is not None:
             x = torch.cat((self.cls.to(x.dtype).expand(x.shape[0], 1, -1), x), dim=1)  # (rows, 1 + patches, dim)
         positions = torch.arange(x.shape[1], device=x.device)[None]  # (1, time)
         x = self.dropout(self.position.embed(x, positions))
         for layer in self.layers:
-            x = layer(x)
+            x = layer(x, mask)
         hidden: Tensor = self.last(x)
         return hidden
 

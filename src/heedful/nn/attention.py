@@ -64,7 +64,8 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, attention_bias: A
     if attention_bias.bias is not None:
         mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril() if causal else mask
         causal = False
-        mask = attention_bias.bias if mask is None else attention_bias.bias.masked_fill(~mask, -math.inf)
+        bias = attention_bias.bias.to(query.dtype)
+        mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
     return functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, is_causal=causal)
 
 

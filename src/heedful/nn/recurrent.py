@@ -16,7 +16,7 @@ decoding. On a GPU everything after the matrix products of a step is one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
@@ -71,17 +71,11 @@ class Layer(nn.Module):
         state after trailing padding is then undefined."""
         if real is None or state is None:
             return self.run(x, state, real)
-        step, outputs = self.step_function(), []
-        for gates, is_real in zip(self.project_inputs(x), real.unbind(1), strict=True):
-            state = keep_padded(step(gates, None, state), state, is_real)
-            outputs.append(state[0])
-        return torch.stack(outputs, dim=1), state
+        return self.run_steps(self.project_inputs(x), state, real)
 
     def run(self, x: Tensor, state: Hidden | None, real: Tensor | None) -> tuple[Tensor, Hidden]:
         """Run the sequence by the kernel that suits device and precision; shapes as in `forward`."""
-        inputs = functional.pad(x, (0, 1), value=1.0)  # (rows, time, inputs + 1)
-        if real is not None:
-            inputs = inputs * real[..., None]
+        inputs = add_bias_input(x, real)
         if torch.compiler.is_exporting():
             return self.scan(inputs, state)
         if inputs.device.type == "cuda" and torch.is_grad_enabled() and not self.training:
@@ -101,28 +95,55 @@ class Layer(nn.Module):
 
     def step_by_step(self, inputs: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
         """As `call`, one token at a time."""
-        step, gates = self.step_function(), functional.linear(inputs, self.weight)  # (rows, time, gates x dim)
-        state, outputs = self.initial_state(inputs.shape[0], gates) if state is None else state, []
-        for token_gates in gates.unbind(1):
-            state = step(token_gates, None, state)
+        gates = functional.linear(inputs, self.weight)  # (rows, time, gates x dim)
+        return self.run_steps(gates.unbind(1), self.initial_state(inputs.shape[0], gates) if state is None else state, None)
+
+    def run_steps(self, inputs: Sequence[Tensor], state: Hidden, real: Tensor | None) -> tuple[Tensor, Hidden]:
+        """Run one token at a time; inputs: from `project_inputs`, real (rows, time): padding mask."""
+        step, outputs = self.step_function(), []
+        for at, gates in enumerate(inputs):
+            new = step(gates, None, state)
+            state = new if real is None else keep_padded(new, state, real[:, at])
             outputs.append(state[0])
         return torch.stack(outputs, dim=1), state
 
     def scan(self, inputs: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
         """As `call`, by one scan operator for any sequence length; for export, which would unroll the kernel's loop."""
-        cell_step, gates = self.step_function(), functional.linear(inputs, self.weight)  # (rows, time, gates x dim)
+        return self.scan_steps(functional.linear(inputs, self.weight), state)
+
+    def scan_steps(self, gates: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
+        """As `scan`; gates (rows, time, gates x dim): W x + b."""
+        cell_step = self.step_function()
 
         def step(state: Hidden, gates: Tensor) -> tuple[Hidden, Tensor]:
             new = cell_step(gates, None, state)
             return new, new[0].clone()
 
-        initial = self.initial_state(inputs.shape[0], gates) if state is None else state
+        initial = self.initial_state(gates.shape[0], gates) if state is None else state
         last, outputs = scan(step, initial, gates.transpose(0, 1))
         return outputs.transpose(0, 1), last
 
     def project_inputs(self, x: Tensor) -> tuple[Tensor, ...]:
         """W x + b for all tokens of x (rows, time, inputs): a tuple over time of (rows, gates x dim)."""
-        return functional.linear(x, self.weight[:, : self.inputs], self.weight[:, -1]).unbind(1)
+        return self.multiply_inputs(x).unbind(1)
+
+    def multiply_inputs(self, x: Tensor) -> Tensor:
+        """W x + b, from the first columns of W if inputs are missing: (…, inputs) -> (…, gates x dim)."""
+        return functional.linear(x, self.weight[:, : x.shape[-1]], self.weight[:, -1])
+
+    def input_gates(self, products: Tensor) -> Tensor:
+        """The share of the inputs in the gates: (…, gates x dim), sums of what `multiply_inputs` returns with weights of sum 1
+        -> (…, gates x dim)."""
+        return products
+
+    def hidden_gates(self, products: Tensor) -> Tensor:
+        """The share of the hidden state in the gates: U h (…, gates x dim) -> (…, gates x dim)."""
+        return products
+
+    def input_function(self) -> Callable[[Tensor], Tensor]:
+        """Return the function x (rows, inputs) -> W x + b (rows, gates x dim) of one token."""
+        multiply, bias = shared_weight(self.weight[:, : self.inputs]), self.weight[:, -1]
+        return lambda x: multiply(x, bias)
 
     def step_function(self) -> CellStep:
         """Return the function of one step. Work that all steps share is done here."""
@@ -130,6 +151,12 @@ class Layer(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+def add_bias_input(x: Tensor, real: Tensor | None) -> Tensor:
+    """x (rows, time, inputs), real (rows, time) -> (rows, time, inputs + 1), zero at padding."""
+    inputs = functional.pad(x, (0, 1), value=1.0)
+    return inputs if real is None else inputs * real[..., None]
 
 
 def keep_padded(new: Hidden, old: Hidden, real: Tensor) -> Hidden:
@@ -197,9 +224,6 @@ def gru_cell(from_input: Tensor, from_hidden: Tensor, hidden: Tensor) -> Tensor:
     return torch.lerp(n, hidden.to(n.dtype), z)
 
 
-CELLS: dict[str, type[Lstm] | type[Gru]] = {"lstm": Lstm, "gru": Gru}
-
-
 class RecurrentStack(nn.Module):
     """A stack of layers of equal size, with dropout between them."""
 
@@ -229,14 +253,12 @@ class RecurrentStack(nn.Module):
         """As a layer's; the fed input goes to the lowest layer."""
         bottom, *others = self
         first = bottom.step_function()
-        above = [
-            (shared_weight(layer.weight[:, : layer.inputs]), layer.weight[:, -1], layer.step_function()) for layer in others
-        ]
+        above = [(layer.input_function(), layer.step_function()) for layer in others]
 
         def step(gates: Tensor, fed: Tensor | None, states: list[Hidden]) -> list[Hidden]:
             new = [first(gates, fed, states[0])]
-            for (multiply, bias, cell_step), state in zip(above, states[1:], strict=True):
-                new.append(cell_step(multiply(self.dropout(new[-1][0]), bias), None, state))
+            for (project, cell_step), state in zip(above, states[1:], strict=True):
+                new.append(cell_step(project(self.dropout(new[-1][0])), None, state))
             return new
 
         return step

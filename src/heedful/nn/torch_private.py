@@ -105,6 +105,24 @@ def lerp_all(tensors: list[Tensor], ends: list[Tensor], weight: float) -> None:
     torch._foreach_lerp_(tensors, ends, weight)
 
 
+def is_view(tensor: Tensor) -> bool:
+    """Return whether autograd tracks this tensor as a view of another. Without it: return True, which costs a copy."""
+    return bool(tensor._is_view())
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
+    """Apply a function to every tensor in nested tuples, lists and dictionaries. Without it: a recursion over these types."""
+    from torch.utils._pytree import tree_map_only
+
+    return tree_map_only(Tensor, function, tree)
+
+
+def all_gather(whole: Tensor, part: Tensor, *, group: Any = None, async_op: bool = False) -> Any:
+    """Concatenate the parts of all ranks. torch 2.13 has renamed the function; the old name is all that 2.11 has."""
+    gather = getattr(torch.distributed, "all_gather_single", torch.distributed.all_gather_into_tensor)
+    return gather(whole, part, group=group, async_op=async_op)
+
+
 def storage_id(storage: torch.UntypedStorage) -> int:
     """Return a number that is equal for tensors which share memory, "meta" ones too. Without it: `data_ptr`, if not meta."""
     return int(storage._cdata)

@@ -7,6 +7,8 @@
 
     task.labels              those of the training data, for tasks that collect them
     task.variables           the columns of the training data, for forecasting
+    task.features            the columns of the features of nodes, or the numbers of a state
+    task.actions             the actions, for decisions
 
 A value that was set is kept. The run folder stores the resolved values, and a run is continued with them on any device.
 """
@@ -21,7 +23,7 @@ from heedful.runs.config import Run
 from heedful.tasks import find_task
 
 OFF: dict[str, object] = {"training.precision": "fp32", "training.cuda_graphs": False, "data.pad_to_multiple_of": 1}
-AUTO = (*OFF, "task.labels", "task.variables")  # every option that can be "auto"
+AUTO = (*OFF, "task.labels", "task.variables", "task.actions", "task.features")  # every option that can be "auto"
 FEW_SHAPES = 16  # the multiple that the results on Multi30k were measured with
 
 
@@ -47,11 +49,13 @@ def resolve_as_stored(config: Run, stored: Run) -> Run:
 def allows_cuda_graphs(config: Run) -> bool:
     """Whether a training step can be captured, and few shapes occur.
 
-    Not with torch.compile, which captures graphs itself; not with activation checkpointing, which reads the state of the
-    random generator; not with a search in every update; not without padding, where most batches have a shape of their own."""
+    Not with FSDP, which gathers weights in every step; not with torch.compile, which captures graphs itself; not with
+    activation checkpointing, which reads the state of the random generator; not with a search in every update; not without
+    padding, where most batches have a shape of their own."""
     training = config.training
     unpadded = value_of(config, "data.pad_to_multiple_of") == 1
-    return not (training.compile or training.recompute or config.task.searches_in_updates or unpadded)
+    sharded = training.distributed == "fsdp"
+    return not (sharded or training.compile or training.recompute or config.task.searches_in_updates or unpadded)
 
 
 def multiplies_bf16(device: torch.device) -> bool:

@@ -11,6 +11,7 @@ import torch
 from heedful.data.encode import content_hash
 from heedful.data.report import CheckReport
 from heedful.data.sources import find_path
+from heedful.data.structure_files import read_structure
 from heedful.errors import ConfigError, lookup
 from heedful.models import make_family
 from heedful.nn.gates import add_gates
@@ -98,8 +99,16 @@ def make_model(run: Run, source_vocab: int, target_vocab: int) -> Model:
 
 def data_hashes(run: Run) -> dict[str, str]:
     """SHA-256 of every file that the run reads."""
-    vectors = [] if run.training.vectors is None else [find_path(run.training.vectors)]
-    return {str(file): content_hash(file) for file in [*data_of(run).files(), *vectors]}
+    others = [run.training.vectors, run.model.attention_structure.file]
+    files = [*data_of(run).files(), *(find_path(name) for name in others if name is not None)]
+    return {str(file): content_hash(file) for file in files}
+
+
+def fill_structure(run: Run, model: Any) -> None:
+    """Read the matrix of the model's attention structure, if it has one; a stored model has it in its weights."""
+    config = run.model.attention_structure
+    if config.file is not None:
+        model.base_model.structure.set(torch.from_numpy(read_structure(config)))
 
 
 def make_system(run: Run, models: Sequence[Any], tokenizers: Tokenizers, device: torch.device) -> System:

@@ -15,7 +15,7 @@ from heedful.config.base import Config, Problem, Seed, Untagged, describe_defaul
 from heedful.config.given import OVERRIDE, refuse_repeats
 from heedful.config.read import MISSING, Settings, difference, read_settings
 from heedful.config.toml import write_toml
-from heedful.models import ENCODERS, IMAGE_ENCODERS, MODELS, ModelConfig, config_of
+from heedful.models import FAMILIES, ModelConfig, config_of
 from heedful.models.family import Architecture, FamilyConfig
 from heedful.models.transformer import TransformerConfig
 from heedful.search import SearchConfig
@@ -26,7 +26,7 @@ from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
 
 MAY_DIFFER = tuple(  # when a run is continued
-    f"training.{name}" for name in ("steps", "minutes", "save_every", "validate_every", "trackers")
+    f"training.{name}" for name in ("steps", "minutes", "save_every", "validate_every", "trackers", "distributed", "async_save")
 )
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ DESCRIBED: dict[Architecture, str] = {
     "decoder": "a decoder",
     "encoder": "an encoder",
     "image-encoder": "an encoder of images",
+    "image-to-text": "a decoder of texts from images",
 }
 
 
@@ -84,7 +85,7 @@ def architecture_problems(model: FamilyConfig, task: TaskConfig) -> list[Problem
     """The problem of a model that the task cannot train."""
     if model.architecture in task.architectures:
         return []
-    families = {name: config_of(family).architecture for name, family in (MODELS | ENCODERS | IMAGE_ENCODERS).items()}
+    families = {name: config_of(family).architecture for name, family in FAMILIES.items()}
     fitting = ", ".join(name for name, architecture in families.items() if architecture in task.architectures)
     return [
         Problem(

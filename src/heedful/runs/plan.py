@@ -5,15 +5,18 @@ from __future__ import annotations
 import resource
 import statistics
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from heedful.runs.config import Run
 from heedful.runs.recipes import cpu_recipe
 from heedful.training.loop import Trainer
+from heedful.training.optimizers import optimizer_tensors
 
 WARMUP = 2  # updates before timing starts
 
@@ -39,10 +42,17 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
         "steps": steps,
         "epochs": steps * config.accumulate / sizes["batches_per_epoch"],
         "peak_memory_bytes": peak_memory(),
+        "weight_bytes": count_bytes(trainer.model.parameters()),
+        "optimizer_bytes": count_bytes(optimizer_tensors(trainer.optimizer, trainer.model).values()),
+        "average_bytes": count_bytes(trainer.average.weights.values()) if trainer.average is not None else 0,
         "seconds_per_step": step,
         f"{trainer.task.config.unit}_per_second": count / sum(seconds),
         "training_seconds": step * steps,  # without validation
     }
+
+
+def count_bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def advise(config: Run, device: torch.device, recipe: Path | None) -> str:

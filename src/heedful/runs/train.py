@@ -7,18 +7,20 @@ The order matters: the data is checked before anything is written, and the lock 
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
 
 from heedful.config.base import plain
 from heedful.config.toml import write_value
+from heedful.data.report import CheckReport
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
@@ -36,7 +38,7 @@ from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
 from heedful.storage.writing import TEMPORARY, replace_bytes, replace_text
 from heedful.tasks import find_task
-from heedful.tasks.base import TaskData, TaskDefinition
+from heedful.tasks.base import TaskData, TaskDefinition, Tokenizers
 from heedful.tasks.predictor import value_as_toml
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder, samples_log
@@ -45,9 +47,12 @@ from heedful.training.checkpoint import verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.loop import Outcome, Trainer, read_outcome
 from heedful.training.loop import train as run_training
-from heedful.training.progress import Progress, lenient, print_line
+from heedful.training.progress import NoProgress, Progress, lenient, print_line
+from heedful.training.ranks import Group, Ranks, join, local_rank
 from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
+from heedful.training.sharding import Shards
+from heedful.training.sharding_units import find_units
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
 from heedful.training.trackers import TENSORBOARD, TRACKING_ID, Trackers, require_packages
@@ -147,17 +152,39 @@ def train_config(
     """`train` for a config that was already read, from this recipe; watch: started with the command, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
+    if str(where) == "cuda":  # without a number
+        torch.cuda.set_device(local_rank() % torch.cuda.device_count())
     require_memory(config, where)
-    require_run_folder(folder)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     share_cores()
-    with naming_folder(recipe), stop_requests() as stop, run_folder.lock(folder):
-        return train_locked(config, folder, where, console, watch or Stopwatch(), stop, recipe=recipe)
+    watch = watch or Stopwatch()
+    with naming_folder(recipe), stop_requests() as stop, join(config.training.distributed, where) as ranks:
+        if not ranks.first:
+            return train_with_first(folder, where, watch, stop, ranks)
+        require_run_folder(folder)
+        with run_folder.lock(folder):
+            return train_locked(config, folder, where, console, watch, stop, recipe=recipe, ranks=ranks)
+
+
+class Prepared(NamedTuple):
+    """What rank 0 has prepared for the others; done: the run is finished already."""
+
+    config: Run
+    report: CheckReport | None
+    done: Outcome | None
 
 
 def train_locked(
-    config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop, *, recipe: Path | None
+    config: Run,
+    folder: Path,
+    device: torch.device,
+    console: Console,
+    watch: Stopwatch,
+    stop: Stop,
+    *,
+    recipe: Path | None,
+    ranks: Ranks,
 ) -> Outcome:
     """Prepare and train in a folder whose lock is held."""
     resumes = bool(retention.steps(folder / "checkpoints"))
@@ -172,15 +199,22 @@ def train_locked(
                 over = f"training.minutes={config.training.minutes:g} have passed" if config.training.minutes else ""
                 why = f"; {over or f'no improvement in training.patience={config.training.patience} validations'}"
             print_line(console, f"{folder} is finished: {done.step} steps{why}")
+            ranks.from_first(lambda: Prepared(config, None, done))
             return done
     else:
         require_initial_weights(config)
         given, config = config, auto.resolve(config, device)
         choices = auto.describe_choices(given, config)
+    refuse_sharding(config, ranks)
     progress = make_progress(config, folder, console, watch)
-    progress.print(describe_run(config, folder, device))
+    progress.print(describe_run(config, folder, device, ranks))
     if choices:
         progress.print(choices)
+    if config.task.compares_rows and ranks.size > 1:
+        progress.print(
+            f"each process compares the examples of its own share: data.batch={config.data.batch} gives the negatives of "
+            f"{-(-config.data.batch // ranks.size)} in one process"
+        )
     data = build.data_of(config)
     report = build.check(config, data, progress.print)
     if resumes:
@@ -190,7 +224,9 @@ def train_locked(
     text = run_as_toml(with_dictionary(config, facts.DICTIONARY))
     facts.replace_config(folder, text) if resumes else replace_text(folder / facts.CONFIG, text)
     config = with_dictionary(config, str(folder / facts.DICTIONARY))
-    trainer = make_trainer(config, folder, data, report, device, progress)
+    tokenizers, corpora = prepare_data(config, folder, data, report)
+    ranks.from_first(lambda: Prepared(config, report, None))
+    trainer = make_trainer(config, folder, tokenizers, corpora, device, progress, ranks)
     if not resumes:
         facts.record_files(folder)
         trainer.advice = advise(config, device, recipe)
@@ -202,13 +238,38 @@ def train_locked(
     return done
 
 
-def describe_run(config: Run, folder: Path, device: torch.device) -> str:
-    """One line on the length, device, precision and folder of the run."""
+def train_with_first(folder: Path, device: torch.device, watch: Stopwatch, stop: Stop, ranks: Ranks) -> Outcome:
+    """Train on a rank other than 0, which writes nothing and reads what rank 0 has prepared."""
+
+    def prepare() -> Prepared:
+        raise AssertionError("rank 0 prepares")
+
+    config, report, done = ranks.from_first(prepare)
+    if done is not None:
+        return done
+    assert report is not None
+    progress = NoProgress(folder / "metrics.jsonl", report_every=config.training.report_every, watch=watch)
+    tokenizers, corpora = prepare_data(config, folder, build.data_of(config), report)
+    return run_training(make_trainer(config, folder, tokenizers, corpora, device, progress, ranks), progress, stop)
+
+
+def refuse_sharding(config: Run, ranks: Ranks) -> None:
+    """Raise an error if the weights cannot be sharded: all ranks must call the layers equally often in an update."""
+    if ranks.sharded and config.task.searches_in_updates:
+        raise ConfigError(
+            "training.distributed: given 'fsdp', but task.sequence searches in every update, which needs all weights",
+            hint="use training.distributed=ddp",
+        )
+
+
+def describe_run(config: Run, folder: Path, device: torch.device, ranks: Ranks) -> str:
+    """One line on the length, device, processes, precision and folder of the run."""
     training = config.training
     length = f"{training.steps:,} steps"
     if training.minutes:
         length = f"{training.minutes:g} minutes, preparation included, or {length}"
-    return f"training {length} on {device}, {training.precision}, into {folder}"
+    processes = f"{ranks.size} processes ({'fsdp' if ranks.sharded else 'ddp'}), " if ranks.exchanges else ""
+    return f"training {length} on {device}, {processes}{training.precision}, into {folder}"
 
 
 def require_initial_weights(config: Run) -> None:
@@ -323,21 +384,34 @@ def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch)
     )
 
 
-def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device: torch.device, progress: Progress) -> Trainer:
-    """Build everything that training needs, from the tokenizers to the optimizer."""
+def prepare_data(config: Run, folder: Path, data: TaskData, report: CheckReport) -> tuple[Tokenizers, Any]:
+    """The tokenizers of the run, and the data encoded with them."""
+    tokenizers = build.make_tokenizers(config, folder, data)
+    return tokenizers, data.prepare(tokenizers, report)
+
+
+def make_trainer(
+    config: Run,
+    folder: Path,
+    tokenizers: Tokenizers,
+    corpora: Any,
+    device: torch.device,
+    progress: Progress,
+    ranks: Ranks | None = None,
+) -> Trainer:
+    """Build everything that training needs, from the model to the optimizer."""
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     if device.type == "cpu":
         keep_freed_memory()
-    tokenizers = build.make_tokenizers(config, folder, data)
-    corpora = data.prepare(tokenizers, report)
     require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
     saved = retention.newest_shapes(folder / "checkpoints")
     with nullcontext() if saved is None else parameter_limit(saved[1], saved[0]):
         model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))
+    build.fill_structure(config, model)
     placed = place_vectors(config, model, tokenizers, progress)
     model = model.to(device)
     task = build.make_task(config, model, tokenizers, corpora)
@@ -345,13 +419,30 @@ def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device:
     progress.print(f"{parameters:,} parameters, {describe_vocabularies(tokenizers)}, {task.describe()}")
     if config.training.gates.penalty:
         head_gates.prepare(task, model, config.training.gates)
+    shards = None
+    if isinstance(ranks, Group) and ranks.sharded:
+        replica = copy.deepcopy(model)
+        with closing(task.stream(0, 0)) as stream:
+            batch = task.split(next(stream).batch, ranks.size)[0]
+        units = find_units(model, model.blocks(), lambda: task.loss(model, batch))
+        shards = Shards(model, units, ranks, (replica, build.make_task(config, replica, tokenizers, corpora)))
     if config.training.recompute:
         recompute_blocks(model.blocks())
     if config.training.compile:
         compile_task(task, device, progress.print)
     if config.training.cuda_graphs is True and device.type != "cuda":
         progress.print("training.cuda_graphs has no effect without a GPU")
-    trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
+    trainer = Trainer(
+        model,
+        task,
+        config.training,
+        folder,
+        seed=config.seed,
+        dim=config.model.dim,
+        watch=progress.watch,
+        ranks=ranks,
+        shards=shards,
+    )
     if config.training.gates.penalty:
         head_gates.add_gate_group(trainer.optimizer, model, config.training.gates.speed)
     if config.training.freeze_vectors:
@@ -393,5 +484,5 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
         data = build.data_of(config)
         report = build.check(config, data, progress.print)
-        trainer = make_trainer(config, folder, data, report, where, progress)
+        trainer = make_trainer(config, folder, *prepare_data(config, folder, data, report), where, progress)
         return measure(trainer, updates)

@@ -3,6 +3,7 @@
 reading.py    plain text, gzip, pipes, standard input; byte-order marks, encodings, lines
 writing.py    atomic writes: a temporary file, flushed, renamed
 folders.py    the same for folders, and cache entries that one process builds
+parts.py      long outputs in parts that are committed one by one
 manifest.py   size and SHA-256 of every file of a folder
 tables.py     Parquet and Arrow files
 mapping.py    arrays in memory-mapped files

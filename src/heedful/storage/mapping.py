@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +37,42 @@ def map_array(path: Path, kind: str) -> NDArray[Any]:
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))  # a plain view: indexing a memmap is slow
 
 
+class Growing:
+    """An array that grows in an unnamed temporary file, which is deleted with the last array of it."""
+
+    def __init__(self, kind: type[np.generic]) -> None:
+        self.kind, self.length = kind, 0
+        self._file = temporary_file()
+
+    def append(self, part: NDArray[Any]) -> None:
+        try:
+            part.astype(self.kind, copy=False).tofile(self._file)
+            self._file.flush()
+        except OSError as error:
+            raise temporary_file_error(error) from error
+        self.length += len(part)
+
+    def array(self) -> NDArray[Any]:
+        """All of it, mapped."""
+        return np.asarray(np.memmap(self._file, self.kind, "r")) if self.length else np.zeros(0, self.kind)
+
+    def close(self) -> None:
+        """Close the file; arrays of it stay."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def collect(parts: Iterable[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
-    """Concatenate arrays in an unnamed temporary file, mapped; it is deleted with the result."""
-    total = 0
-    with temporary_file() as file:
+    """Concatenate arrays in an unnamed temporary file, mapped."""
+    with Growing(kind) as growing:
         for part in parts:
-            try:
-                part.astype(kind, copy=False).tofile(file)
-                file.flush()
-            except OSError as error:
-                raise temporary_file_error(error) from error
-            total += len(part)
-        return np.asarray(np.memmap(file, kind, "r")) if total else np.zeros(0, kind)
+            growing.append(part)
+        return growing.array()
 
 
 def temporary_file() -> Any:

@@ -31,6 +31,10 @@ TASKS = {
     "skip_thought": "heedful.tasks.skip_thought",
     "forecasting": "heedful.tasks.forecasting",
     "image_classification": "heedful.tasks.image_classification",
+    "series_classification": "heedful.tasks.series_classification",
+    "captioning": "heedful.tasks.captioning",
+    "node_classification": "heedful.tasks.node_classification",
+    "decisions": "heedful.tasks.decisions",
 }
 
 

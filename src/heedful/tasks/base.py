@@ -51,8 +51,9 @@ class RunConfig(Protocol):
 class TaskConfig(Config):
     """Base class of [task]."""
 
-    unit: ClassVar[str] = "tokens"  # what a batch is counted in: tokens or examples
+    unit: ClassVar[str] = "tokens"  # what a batch is counted in: tokens, examples or actions
     architectures: ClassVar[tuple[Architecture, ...]]  # of the models that it trains
+    compares_rows: ClassVar[bool] = False  # whether the loss of an example depends on the other examples of its batch
     name: str
     """Task."""
 
@@ -84,9 +85,16 @@ def input_problems(model: FamilyConfig, task: str) -> list[Problem]:
         problems.append(Problem("model.family", given))
     if model.reads_spelling:
         problems.append(Problem("model.characters", f"task {task!r} provides no spelling of words; expected 0"))
-    if model.numeric_inputs:
-        problems.append(Problem("model.features", f"given {model.numeric_inputs}, but the inputs of task {task!r} are texts"))
-    return problems
+    return [*problems, *vector_problems(model, task)]
+
+
+def vector_problems(model: FamilyConfig, task: str) -> list[Problem]:
+    """Problems of a model whose inputs are vectors, for a task of texts."""
+    if not model.numeric_inputs:
+        return []
+    option = "features" if hasattr(model, "features") else "inputs"
+    given = getattr(model, option)
+    return [Problem(f"model.{option}", f"given {given!r}, but the inputs of task {task!r} are texts")]
 
 
 class TaskData(Protocol):

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.errors import ConfigError
@@ -48,6 +50,7 @@ class Piece(NamedTuple):
     start: int | None = None  # first input of the decoder; None: the start token
     limit: int | None = None  # maximum tokens of the output; None: by the length of the source and the config
     sampling: Sampling | None = None  # None: by the config, with the source id as random stream
+    image: NDArray[np.uint8] | None = None  # pixels of a source that is an image; its ids are the numbers of its patches
 
 
 @dataclass(frozen=True)

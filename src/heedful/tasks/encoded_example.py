@@ -7,6 +7,7 @@
     encoders         none        <s> text </s>            the label of the text or of each word, or the tokens of masks
     several labels   none        as above                 for each label whether the text has it: no or yes
     numeric          none        frames                   the label of each frame, a vector of numbers
+    captioning       pixels      <s> caption              caption </s>, each by the step before it
 
 A predictor makes it (`Predictor.encode_example`), so no analysis asks for the task. An analysis runs its pass and computes the
 logits of its outputs:
@@ -59,17 +60,28 @@ class EncodedExample:
     target: Tokens
     start: str | None  # spelling of the token before the target; None: it has none
     end: str | None  # spelling of the token after it
-    source_ids: Tensor  # (1, source time); (1, 0): no source
+    source_ids: Tensor  # (1, source time); (1, 0): no source; of an image (1, height, width, channels)
     target_in: Tensor  # (1, target time), of numeric data (1, target time, features)
     outputs: Outputs
     reads_end: bool = False  # the token after the target is an input, as of an encoder, or the extract token of a classifier
     label: str | None = None  # the outputs as text where they are labels; None: they are tokens
     more: Mapping[str, Tensor] = field(default_factory=dict)  # further inputs of `EncoderModel.encode` by name, (1, …)
+    ends_source: bool = True  # an end token follows the source; not where it is the patches of an image
+
+    @property
+    def pixels(self) -> Tensor | None:
+        """(height, width, channels) of an example that is an image; None: it is none."""
+        return next((inputs[0] for inputs in (self.source_ids, self.target_in) if inputs.dim() == 4), None)
 
     @property
     def source_tokens(self) -> list[str]:
         """The source with its end token."""
-        return [] if self.source is None else mark(None, self.spell(self.source), self.end)
+        return [] if self.source is None else mark(None, self.spell(self.source), self.source_end)
+
+    @property
+    def source_end(self) -> str | None:
+        """Spelling of the token after the source; None: it has none."""
+        return self.end if self.ends_source else None
 
     @property
     def target_tokens(self) -> list[str]:
@@ -91,9 +103,10 @@ class EncodedExample:
         return self.outputs.pieces if self.reads_end else [*self.target_tokens, *self.outputs.pieces[len(self.target.ids) :]]
 
     def spell(self, side: Tokens) -> list[str]:
-        """The pieces of a side, without the word-start marker if every piece of both sides is a word."""
-        pieces = [*(self.source.pieces if self.source is not None else ()), *self.target.pieces]
-        return [piece[1:] for piece in side.pieces] if all(piece[:1] == "▁" != piece for piece in pieces) else side.pieces
+        """The pieces of a side, without the word-start marker if every piece of both sides is a word; patches have none."""
+        texts = [one for one in (self.source if self.ends_source else None, self.target) if one is not None]
+        are_words = all(piece[:1] == "▁" != piece for one in texts for piece in one.pieces)
+        return [piece[1:] for piece in side.pieces] if are_words and side in texts else side.pieces
 
     def forward(self, model: Model, rows: int = 1) -> Step:
         """The pass of the body of a model over `rows` copies of the example: hidden states (rows, target time, dim)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from heedful.tasks.system import batches_of
 from heedful.tasks.translation.samples import encode_pairs, fill_targets
 from heedful.tasks.translation.translate import decode_pieces, pair_decoder
 from heedful.text.tokenizer import Tokenizer
+
+AnyPredictor = TypeVar("AnyPredictor", bound=Predictor)
 
 
 class PairPredictor(Predictor):
@@ -101,12 +103,17 @@ class PairPredictor(Predictor):
         return self.system.source_tokenizer
 
     def join(self, others: Sequence[Predictor]) -> Self:
-        members = [self, *map(type(self).of, others)]
-        for member in members:
-            for side in ("source_tokenizer", "target_tokenizer"):
-                if getattr(member.system, side).fingerprint != getattr(self.system, side).fingerprint:
-                    raise ConfigError(
-                        f"{member.checkpoint.parent.parent} has another {side.replace('_', ' ')} than "
-                        f"{self.checkpoint.parent.parent}; expected the same in all runs"
-                    )
-        return type(self)(self.run, replace(self.system, models=[one.model for one in members], engines={}), self.checkpoint)
+        return join_predictors([self, *map(type(self).of, others)])
+
+
+def join_predictors(members: Sequence[AnyPredictor]) -> AnyPredictor:
+    """An ensemble of predictors of one class; an error if they have different vocabularies."""
+    first = members[0]
+    for member in members:
+        for side in ("source_tokenizer", "target_tokenizer"):
+            if getattr(member.system, side).fingerprint != getattr(first.system, side).fingerprint:
+                raise ConfigError(
+                    f"{member.checkpoint.parent.parent} has another {side.replace('_', ' ')} than "
+                    f"{first.checkpoint.parent.parent}; expected the same in all runs"
+                )
+    return type(first)(first.run, replace(first.system, models=[one.model for one in members], engines={}), first.checkpoint)

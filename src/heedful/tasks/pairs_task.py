@@ -1,6 +1,6 @@
-"""What tasks of sentence pairs have in common: batches from a token store, and label-smoothed cross-entropy.
+"""What tasks of a source and a target have in common: label-smoothed cross-entropy, and batches from a token store.
 
-The source of a pair is encoded, and the target is predicted: a translation, or the reply to a dialogue.
+The source is encoded, and the target is predicted: a translation, the reply to a dialogue, or the caption of an image.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.data.batching import Index, mix_corpora, padding_fraction, plan_epoch
+from heedful.data.batching import Index, corpus_counts, mix_corpora, padding_fraction, plan_epoch
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig
@@ -24,74 +24,25 @@ from heedful.training.loop import StreamedBatch
 from heedful.training.update import Objective
 
 
-class PairsTask:
-    def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
+class TeacherForcedTask:
+    """A task whose model is given a source and learns to predict the target: batches are planned by a subclass."""
+
+    def __init__(self, run: RunConfig, system: System) -> None:
         self.config, self.data = run.task, run.data
-        self.search, self.seed, self.dropout = run.search, run.seed, run.tokenizer.dropout
-        self.corpora, self.system = corpora, system
-
-    def statistics(self) -> dict[str, float]:
-        """Sizes of the training data and of an epoch."""
-        train, plan = self.corpora.train, self.plan(0)
-        return {
-            "pairs": len(train),
-            "left_out": train.overlong,
-            "batches_per_epoch": len(plan),
-            "tokens_per_epoch": sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan),
-            "padding": padding_fraction(plan, train.source_lengths, train.target_lengths),
-        }
-
-    def describe(self) -> str:
-        sizes = self.statistics()
-        text = (
-            f"{sizes['pairs']:,} pairs in {sizes['batches_per_epoch']:,} batches per epoch, "
-            f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
-        )
-        if not sizes["left_out"]:
-            return text
-        return f"{text}; {sizes['left_out']:,} pairs longer than {self.data.max_length} tokens left out"
+        self.search, self.seed, self.system = run.search, run.seed, system
 
     def plan(self, epoch: int) -> list[Index]:
-        """The batches of an epoch: a pure function of the seed and the epoch."""
-        train = self.corpora.train
-        chosen = mix_corpora(train.sizes, self.corpora.weights, seed=self.seed, epoch=epoch)
-        return plan_epoch(
-            train.source_lengths,
-            train.target_lengths,
-            budget=self.data.batch_tokens,
-            seed=self.seed,
-            epoch=epoch,
-            indices=chosen,
-            pad_to_multiple_of=self.data.length_multiple,
-        )
+        """The examples of each batch of an epoch: a pure function of the seed and the epoch."""
+        raise NotImplementedError
+
+    def batch(self, indices: Index, epoch: int) -> Batch:
+        """The batch of these examples."""
+        raise NotImplementedError
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """An endless stream of batches from the given position, prefetched."""
         device, ahead = self.system.device, self.data.prefetch
         return stream_batches(self.plan, self.batch, StreamPosition(epoch, cursor), device=device, ahead=ahead)
-
-    def batch(self, indices: Index, epoch: int) -> Batch:
-        """The batch of these pairs; BPE-dropout depends on the seed, the epoch and the pair."""
-        train, source, target = self.corpora.train, self.system.source_tokenizer, self.system.target_tokenizer
-        if self.dropout:
-            keyed = [(train.text(i), {"seed": self.seed, "epoch": epoch, "index": int(i)}) for i in indices]
-            sources = [source.encode_sampled(text[0], **key) for text, key in keyed]
-            targets = [target.encode_sampled(text[1], **key) for text, key in keyed]
-        else:
-            sources = [train.source(i).tolist() for i in indices]
-            targets = [train.target(i).tolist() for i in indices]
-        batch = collate(sources, targets, source.specials, target.specials)
-        if self.corpora.links is not None:
-            batch = add_gold_alignment(batch, self.corpora.links, indices)
-        if self.data.length_multiple == 1:
-            return batch
-        lengths = self.padded_lengths(batch.source.shape[1], batch.target_in.shape[1])
-        return fill_up(batch, self.data.batch_tokens, lengths, source.specials, target.specials)
-
-    def padded_lengths(self, source: int, target: int) -> tuple[int, int]:
-        """The lengths that a batch of these lengths is padded to: the same on both sides, so that few shapes occur."""
-        length = pad_length(max(source, target), self.data.length_multiple, max(self.data.sides))
-        return length, length
 
     def count(self, batch: Batch) -> int:
         return batch.tokens
@@ -121,3 +72,70 @@ class PairsTask:
     def loss_options(self) -> dict[str, Any]:
         """Label smoothing and the padding id, as arguments of `cross_entropy`."""
         return {"padding": self.system.target_tokenizer.specials.pad, "smoothing": self.config.label_smoothing}
+
+
+class PairsTask(TeacherForcedTask):
+    def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
+        super().__init__(run, system)
+        self.corpora, self.dropout = corpora, run.tokenizer.dropout
+
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
+        train, plan = self.corpora.train, self.plan(0)
+        return {
+            "pairs": len(train),
+            "left_out": train.overlong,
+            "batches_per_epoch": len(plan),
+            "tokens_per_epoch": sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan),
+            "padding": padding_fraction(plan, train.source_lengths, train.target_lengths),
+        }
+
+    def describe(self) -> str:
+        sizes = self.statistics()
+        text = (
+            f"{sizes['pairs']:,} pairs in {sizes['batches_per_epoch']:,} batches per epoch, "
+            f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
+        )
+        if len(self.corpora.weights) > 1:
+            counts = corpus_counts(self.corpora.train.sizes, self.corpora.weights)
+            text += f"; {' + '.join(f'{count:,}' for count in counts)} pairs of the corpora in an epoch"
+        if not sizes["left_out"]:
+            return text
+        return f"{text}; {sizes['left_out']:,} pairs longer than {self.data.max_length} tokens left out"
+
+    def plan(self, epoch: int) -> list[Index]:
+        """The batches of an epoch: a pure function of the seed and the epoch."""
+        train = self.corpora.train
+        chosen = mix_corpora(train.sizes, self.corpora.weights, seed=self.seed, epoch=epoch)
+        return plan_epoch(
+            train.source_lengths,
+            train.target_lengths,
+            budget=self.data.batch_tokens,
+            seed=self.seed,
+            epoch=epoch,
+            indices=chosen,
+            pad_to_multiple_of=self.data.length_multiple,
+        )
+
+    def batch(self, indices: Index, epoch: int) -> Batch:
+        """The batch of these pairs; BPE-dropout depends on the seed, the epoch and the pair."""
+        train, source, target = self.corpora.train, self.system.source_tokenizer, self.system.target_tokenizer
+        if self.dropout:
+            keyed = [(train.text(i), {"seed": self.seed, "epoch": epoch, "index": int(i)}) for i in indices]
+            sources = [source.encode_sampled(text[0], **key) for text, key in keyed]
+            targets = [target.encode_sampled(text[1], **key) for text, key in keyed]
+        else:
+            sources = [train.source(i).tolist() for i in indices]
+            targets = [train.target(i).tolist() for i in indices]
+        batch = collate(sources, targets, source.specials, target.specials)
+        if self.corpora.links is not None:
+            batch = add_gold_alignment(batch, self.corpora.links, indices)
+        if self.data.length_multiple == 1:
+            return batch
+        lengths = self.padded_lengths(batch.source.shape[1], batch.target_in.shape[1])
+        return fill_up(batch, self.data.batch_tokens, lengths, source.specials, target.specials)
+
+    def padded_lengths(self, source: int, target: int) -> tuple[int, int]:
+        """The lengths that a batch of these lengths is padded to: the same on both sides, so that few shapes occur."""
+        length = pad_length(max(source, target), self.data.length_multiple, max(self.data.sides))
+        return length, length

@@ -168,11 +168,22 @@ class Predictor:
         raise self.no_analysis()
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Prediction]:
-        """The outputs for texts that arrive in chunks, each chunk before the next is read; options: of the task's command;
-        unknown: filled with the words outside the vocabulary and the first line of each."""
+        """One output for each input; inputs arrive in chunks, and the outputs of a chunk come before the next is read.
+
+        options: of the task's command; unknown: filled with the words outside the vocabulary and the first input of each;
+        first: number of the first input, which keys random numbers and is in messages."""
         raise NotImplementedError
+
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        """The inputs of `predict_chunks` from lines in chunks: each line is one, or several lines are one in some tasks."""
+        return iter(chunks)
 
     def input_lines(self, file: Path) -> Iterator[str]:
         """The inputs of a file of `heed predict`; "-" is standard input."""
@@ -360,19 +371,19 @@ def missing_split_error(split: str) -> ConfigError:
     return ConfigError(f"the run has no {split} data", hint="use the validation data: --split valid")
 
 
-def note_unknown(lines: Iterable[str], tokenizer: Tokenizer, unknown: dict[str, int]) -> Iterator[str]:
-    """Yield the lines; their words outside the vocabulary are added to `unknown`, with the number of the line, from 1."""
-    for number, line in enumerate(lines, start=1):
+def note_unknown(lines: Iterable[str], tokenizer: Tokenizer, unknown: dict[str, int], first: int = 1) -> Iterator[str]:
+    """Yield the lines; their words outside the vocabulary are added to `unknown`, with the number of the line; first: the
+    number of the first line."""
+    for number, line in enumerate(lines, start=first):
         for word in tokenizer.unknown_words(line) if len(line) <= MAX_CHARACTERS else ():  # a longer line is refused later
             unknown.setdefault(word, number)
         yield line
 
 
 def note_unknown_in_chunks(
-    chunks: Iterable[Sequence[str]], tokenizer: Tokenizer, unknown: dict[str, int]
+    chunks: Iterable[Sequence[str]], tokenizer: Tokenizer, unknown: dict[str, int], first: int = 1
 ) -> Iterator[list[str]]:
-    """`note_unknown` for lines in chunks, which are encoded together."""
-    first = 1
+    """`note_unknown` for lines in chunks, which are encoded together; first: the number of the first line."""
     for chunk in chunks:
         short = [line if len(line) <= MAX_CHARACTERS else "" for line in chunk]  # a longer line is refused later
         for number, (line, ids) in enumerate(zip(short, tokenizer.encode_many(short), strict=True), start=first):

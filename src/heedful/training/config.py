@@ -54,6 +54,10 @@ class TrainingConfig(Config):
     """Use torch.compile: faster steps after some minutes of compilation."""
     cuda_graphs: bool | Literal["auto"] = "auto"
     """Use CUDA graphs: capture the kernels of each batch shape and replay them; auto: on a GPU, if possible."""
+    distributed: Literal["auto", "ddp", "fsdp"] = "auto"
+    """Training with several processes: ddp: each has all weights; fsdp: each has a part of them; auto: ddp for several."""
+    async_save: bool = False
+    """Write checkpoints in the background while training continues."""
     recompute: bool = False
     """Activation checkpointing: less memory, more time."""
     deterministic: bool = False
@@ -103,6 +107,12 @@ class TrainingConfig(Config):
             problems.append(
                 Problem("cuda_graphs", "given true together with training.compile, which uses CUDA graphs itself; set one")
             )
+        if self.distributed == "fsdp":
+            problems += [
+                Problem(name, "given true, which cannot be combined with training.distributed = 'fsdp'; set one")
+                for name in ("compile", "cuda_graphs", "freeze_vectors")
+                if getattr(self, name) is True
+            ]
         if len(set(self.trackers)) < len(self.trackers):
             problems.append(Problem("trackers", f"given {list(self.trackers)!r}, expected each name once"))
         for name, kept in (("last", self.keep_last), ("best", self.keep_best)):

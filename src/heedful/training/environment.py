@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from functools import cache
@@ -11,13 +12,14 @@ from pathlib import Path
 import torch
 
 PACKAGES = ("heedful", "torch", "numpy", "tokenizers", "sacrebleu", "safetensors")
-BITS = ("torch", "threads", "device")  # a change in one of these may change the results
+BITS = ("torch", "threads", "processes", "device")  # a change in one of these may change the results
 
 
 def describe() -> dict[str, str]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
     versions = {name: installed_version(name) for name in PACKAGES}
     versions |= {"python": platform.python_version(), "threads": str(torch.get_num_threads()), "device": device}
+    versions["processes"] = os.environ.get("WORLD_SIZE", "1")
     commit = source_commit()
     return versions if commit is None else versions | {"commit": commit}
 

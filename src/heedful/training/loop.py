@@ -7,10 +7,11 @@ update depends on is in the checkpoint.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from heedful.errors import Interrupted, lookup
 from heedful.nn.losses import Loss
 from heedful.storage.folders import remove
 from heedful.training import checkpoint, environment, retention, samples_log
+from heedful.training.async_save import BackgroundWriter
 from heedful.training.averaging import RunningAverage, mean_weights
 from heedful.training.config import TrainingConfig
 from heedful.training.cuda_graphs import graph_accumulation, graph_recorder
@@ -27,20 +29,30 @@ from heedful.training.metrics_log import truncate_metrics
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import make_optimizer, optimizer_tensors, restore_optimizer
 from heedful.training.progress import Progress, long_run_warning
+from heedful.training.ranks import Ranks
 from heedful.training.samples_log import Sample, append_samples, is_logged
-from heedful.training.saved_state import load_saved, load_train_state, parse_state, require_tensors, require_train_state
+from heedful.training.saved_state import (
+    SavedState,
+    load_saved,
+    load_train_state,
+    parse_state,
+    require_tensors,
+    require_train_state,
+)
 from heedful.training.schedules import SCHEDULES, advance
+from heedful.training.sharding import Shards
 from heedful.training.signals import Stop
 from heedful.training.time_limit import LONG, Pace, Stopwatch
 from heedful.training.train_state import Direction, TrainState, is_better
 from heedful.training.update import (
     PRECISIONS,
+    Accumulate,
     Gradients,
     Objective,
     SplitLog,
     apply_gradients,
     eager_accumulation,
-    gradient_with_splitting,
+    gradient_of,
 )
 from heedful.training.weights import load_into
 
@@ -116,29 +128,42 @@ class Trainer:
         seed: int,
         dim: int,
         watch: Stopwatch | None = None,
+        ranks: Ranks | None = None,
+        shards: Shards | None = None,
     ) -> None:
+        """ranks: the processes of the run; shards: this rank's part of the weights, if they are sharded."""
         assert "auto" not in (config.precision, config.cuda_graphs), "runs/auto.py resolves these before training"
         self.model, self.task, self.config, self.run, self.seed, self.dim = model, task, config, run, seed, dim
+        self.ranks, self.shards = ranks or Ranks(), shards
+        self.weights = cast("Any", model if shards is None else shards)  # what this rank updates
         self.direction: Direction = lookup(config.metric, task.config.metrics, "training.metric")
         self.folder = HeldFolder(run)
         self.checkpoints = run / "checkpoints"
         self.watch = watch or Stopwatch()
         self.pace = Pace(config, self.watch.clock)
-        self.optimizer = make_optimizer(config.optimizer, model)
-        self.average = RunningAverage(model, config.ema_decay) if config.average == "ema" else None
+        self.optimizer = make_optimizer(config.optimizer, self.weights)
+        self.average = RunningAverage(self.weights, config.ema_decay) if config.average == "ema" else None
         self.guard = NonFiniteGuard(config.max_nonfinite_steps, scales=config.precision == "fp16")
         if self.guard.scales:
             self.guard.scale = 2.0**15
         self.train_state = TrainState()
-        self.splits = SplitLog(run / "splits.jsonl")
-        device = next(model.parameters()).device
-        use_graphs = config.cuda_graphs is True and device.type == "cuda"
-        self.accumulate = (
-            graph_accumulation(model, self.loss, device, graph_recorder()) if use_graphs else eager_accumulation(self.loss)
-        )
+        self.writer = BackgroundWriter()
+        self.splits = SplitLog(run / "splits.jsonl", self.ranks)
+        self.gradients = Gradients(self.accumulation(), task.split, task.count, self.ranks)
+        if shards is not None:
+            self.gradients = self.gradients._replace(begin_part=shards.begin_part)
         self.advice = ""  # printed once if the run will take more than an hour
         self.metrics: dict[str, float] = {}  # of the last validation
         self.signatures: dict[str, str] = {}
+
+    def accumulation(self) -> Accumulate:
+        """How the gradient of a part of a batch is computed."""
+        if self.shards is not None:
+            return self.shards.accumulation(self.loss)
+        device = next(self.model.parameters()).device
+        if self.config.cuda_graphs is True and device.type == "cuda":
+            return graph_accumulation(self.model, self.loss, device, graph_recorder())
+        return eager_accumulation(self.loss)
 
     @property
     def last(self) -> int:
@@ -148,8 +173,14 @@ class Trainer:
     def plan(self, progress: Progress) -> None:
         """Estimate again at which step the time limit ends the run."""
         if self.pace.limit:
-            self.train_state.plan(self.config.steps, self.pace.limit, self.pace.updates_left(self.watch.seconds()))
+            self.train_state.plan(self.config.steps, self.pace.limit, self.updates_left())
             progress.set_total(self.last)
+
+    def updates_left(self) -> float:
+        """How many more updates fit into the time limit, by the clock of rank 0."""
+        if not self.pace.limit:
+            return math.inf
+        return self.ranks.from_first(lambda: self.pace.updates_left(self.watch.seconds()))
 
     def seconds_left(self) -> float | None:
         return self.pace.seconds_left(self.last - self.train_state.step)
@@ -164,30 +195,46 @@ class Trainer:
         self.advice = ""
 
     def resume(self, progress: Progress) -> None:
-        """Load the newest checkpoint that verifies, if there is one."""
+        """Load the newest checkpoint that verifies, if there is one. Rank 0 reads it, the others receive it."""
+        folder, tensors, saved = self.read_newest(progress) if self.ranks.first else (None, {}, None)
+        folder, saved = self.ranks.from_first(lambda: (folder, saved))
+        if folder is None or saved is None:
+            if self.shards is None:  # else rank 0's weights have been sharded
+                self.ranks.copy_from_first(list(self.model.state_dict().values()))
+            return
+        self.train_state, self.metrics, self.signatures = require_train_state(folder, saved), saved.metrics, saved.signatures
+        self.guard.restore(self.train_state.guard)
+        load_into(self.weights, self.receive(tensors, "model", folder), folder)
+        restore_optimizer(self.optimizer, self.weights, self.receive(tensors, "optimizer", folder), folder)
+        if self.average is not None:
+            self.average.restore(self.receive(tensors, "average", folder), folder)
+        self.watch.earlier = self.train_state.seconds
+        self.pace.validation, self.pace.save = self.train_state.validation_seconds, self.train_state.save_seconds
+        if not self.train_state.is_over(self.config.steps, self.pace.limit):
+            self.train_state.resume(self.config.steps, self.pace.limit)
+        if self.ranks.first:
+            self.point_best(self.train_state.best)  # the process may have been killed between writing a checkpoint and its link
+        progress.print(f"continuing from step {self.train_state.step}")
+
+    def read_newest(self, progress: Progress) -> tuple[Path | None, dict[str, checkpoint.Tensors], SavedState | None]:
+        """Read the newest checkpoint that verifies, and remove the log records after it."""
         folder, errors = retention.newest(self.checkpoints)
         for error in errors:
             progress.print(error)
         if folder is None:
             self.truncate_logs(0)
-            return
+            return None, {}, None
         tensors, state = checkpoint.load(folder)
         saved = parse_state(folder, state)
-        self.train_state, self.metrics, self.signatures = require_train_state(folder, saved), saved.metrics, saved.signatures
-        self.guard.restore(self.train_state.guard)
-        load_into(self.model, require_tensors(tensors, "model", folder), folder)
-        restore_optimizer(self.optimizer, self.model, require_tensors(tensors, "optimizer", folder), folder)
-        if self.average is not None:
-            self.average.restore(require_tensors(tensors, "average", folder), folder)
-        self.truncate_logs(self.train_state.step)
+        self.truncate_logs(require_train_state(folder, saved).step)
         for change in environment.list_changes(saved.environment):
             progress.print(f"{change}; results may differ from those of an uninterrupted run")
-        self.point_best()  # the process may have been killed between writing a checkpoint and its link
-        self.watch.earlier = self.train_state.seconds
-        self.pace.validation, self.pace.save = self.train_state.validation_seconds, self.train_state.save_seconds
-        if not self.train_state.is_over(self.config.steps, self.pace.limit):
-            self.train_state.resume(self.config.steps, self.pace.limit)
-        progress.print(f"continuing from step {self.train_state.step}")
+        return folder, tensors, saved
+
+    def receive(self, tensors: Mapping[str, checkpoint.Tensors], stem: str, folder: Path) -> dict[str, Tensor]:
+        """The tensors of a stem of the checkpoint that rank 0 has read, or this rank's part of them."""
+        received = self.ranks.share_tensors(require_tensors(tensors, stem, folder) if self.ranks.first else None)
+        return received if self.shards is None else self.shards.cut(received)
 
     def truncate_logs(self, step: int) -> None:
         """Remove the records of steps that will be trained again."""
@@ -202,19 +249,17 @@ class Trainer:
     def update(self, streamed: Sequence[StreamedBatch]) -> tuple[dict[str, Loss], Tensor, float]:
         """Update the model with these batches; return the losses to report, the gradient norm and the learning rate."""
         step, schedule = self.train_state.step + 1, self.config.schedule
-        updates_left = self.pace.updates_left(self.watch.seconds())
-        position = advance(self.train_state.position, self.train_state.step, schedule, self.config.steps, updates_left)
+        position = advance(self.train_state.position, self.train_state.step, schedule, self.config.steps, self.updates_left())
         learning_rate = SCHEDULES[schedule.name](position, schedule, self.config.steps, self.dim)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * group.get("speed", 1.0)
-        gradients = Gradients(self.accumulate, self.task.split, self.task.count)
         batches = [item.batch for item in streamed]
-        report = gradient_with_splitting(
-            self.model, gradients, batches, self.splits, seed=self.seed, step=step, scale=self.guard.scale
+        report = gradient_of(
+            self.weights, self.gradients, batches, self.splits, seed=self.seed, step=step, scale=self.guard.scale
         )
-        norm = apply_gradients(self.model, self.optimizer, self.guard, self.config, step)
+        norm = apply_gradients(self.weights, self.optimizer, self.guard, self.config, step, self.ranks)
         if self.average is not None:
-            self.average.update(self.model, step)
+            self.average.update(self.weights, step)
         self.train_state.position = position
         self.train_state.step, self.train_state.epoch, self.train_state.cursor = step, streamed[-1].epoch, streamed[-1].cursor
         self.train_state.tokens += sum(self.task.count(batch) for batch in batches)
@@ -229,51 +274,77 @@ class Trainer:
     def validate(self, progress: Progress) -> bool:
         """Validate the model, or its moving average; return whether it is among the best so far."""
         began = self.watch.clock()
-        with self.average.applied_to(self.model) if self.average else nullcontext():
+        with self.average.applied_to(self.weights) if self.average else nullcontext():
             validation = self.score()
         self.pace.validation = self.watch.clock() - began
         placed = self.train_state.record_validation(self.metrics[self.config.metric], self.direction, self.config.keep_best)
         best = "  (best so far)" if self.train_state.stale == 0 else ""
         progress.report_validation(self.train_state.step, self.metrics, validation.samples, remark=best)
-        if validation.outputs and (
-            self.train_state.step == self.last or is_logged(self.train_state.step, self.config.validate_every)
-        ):
+        logged = self.train_state.step == self.last or is_logged(self.train_state.step, self.config.validate_every)
+        if validation.outputs and logged and self.ranks.first:
             append_samples(self.run / samples_log.NAME, self.train_state.step, validation.outputs)
         return placed
 
     def score(self) -> Validation:
-        """Validate the current weights of the model and store the metrics."""
-        self.model.eval()
-        validation = self.task.validate(self.model)
-        self.model.train()
+        """Validate the current weights of the model on rank 0, and store the metrics on all ranks."""
+        model, task = (self.model, self.task) if self.shards is None else self.shards.replica()
+
+        def validate() -> Validation:
+            model.eval()
+            validation = task.validate(model)
+            model.train()
+            return validation
+
+        validation = self.ranks.from_first(validate)
         undeclared = validation.metrics.keys() - self.task.config.metrics.keys()
         assert not undeclared, f"the task must declare whether lower or higher is better for: {', '.join(sorted(undeclared))}"
         self.metrics, self.signatures = validation.metrics, validation.signatures
         return validation
 
-    def save(self) -> Path:
-        self.folder.check()
+    def save(self) -> None:
+        """Write a checkpoint on rank 0; with training.async_save, in the background."""
         began = self.watch.clock()
         self.guard.read_pending()
         self.train_state.seconds = self.watch.seconds()
         self.train_state.validation_seconds, self.train_state.save_seconds = self.pace.validation, self.pace.save
         self.train_state.guard = self.guard.as_dict()
-        tensors = {"model": self.model.state_dict(), "optimizer": optimizer_tensors(self.optimizer, self.model)}
+        tensors = {"model": self.weights.state_dict(), "optimizer": optimizer_tensors(self.optimizer, self.weights)}
         if self.average is not None:
             tensors["average"] = self.average.weights
+        if self.shards is not None:
+            tensors = {stem: self.shards.gather(named) for stem, named in tensors.items()}
+        if not self.ranks.first:
+            return
         state = {
             "train_state": self.train_state.as_dict(),
             "metrics": self.metrics,
             "signatures": self.signatures,
             "environment": environment.describe(),
         }
-        folder = checkpoint.save(self.checkpoints, self.train_state.step, tensors, state)
-        self.point_best()
-        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.is_regular_save(step)]
-        kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.train_state.best)]
-        retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
+        best = list(self.train_state.best)
+        if self.config.async_save:
+            self.writer.wait()  # the buffers of the snapshot are in use until then
+            snapshot, complete = self.writer.snapshots.take(tensors)
+
+            def write() -> None:
+                complete()
+                self.write(snapshot, state, best)
+
+            self.writer.start(write)
+        else:
+            self.write(tensors, state, best)
         self.pace.save = self.watch.clock() - began
-        return folder
+
+    def write(
+        self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], best: Sequence[tuple[int, float]]
+    ) -> None:
+        """Write a checkpoint, point `best` to the best one, and delete those that are no longer kept."""
+        self.folder.check()
+        checkpoint.save(self.checkpoints, state["train_state"]["step"], tensors, state)
+        self.point_best(best)
+        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.is_regular_save(step)]
+        kept = [*regular[-self.config.keep_last :], *(step for step, _ in best)]
+        retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
 
     def is_regular_save(self, step: int) -> bool:
         """Whether an uninterrupted run saves at this step."""
@@ -286,11 +357,11 @@ class Trainer:
             return None
         return folder, load_saved(folder).metrics[self.config.metric]
 
-    def point_best(self) -> None:
-        """Point `best` to the best checkpoint of a step, unless an average is better."""
-        if not self.train_state.best:
+    def point_best(self, best: Sequence[tuple[int, float]]) -> None:
+        """Point `best` to the best checkpoint of a step, unless an average is better; best: (step, value), best first."""
+        if not best:
             return
-        step, value = self.train_state.best[0]
+        step, value = best[0]
         average = self.best_average()
         if average is not None and not is_better(value, average[1], self.direction):
             return
@@ -309,7 +380,8 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
     stop.defer()
     trainer.model.train()
     progress.begin(train_state.step, trainer.last)
-    with closing(trainer.task.stream(train_state.epoch, train_state.cursor)) as stream, closing(progress):
+    stream = trainer.task.stream(train_state.epoch, train_state.cursor)
+    with closing(stream), closing(progress), closing(trainer.writer):
         while train_state.step < trainer.last and not out_of_patience(trainer):
             began = clock()
             report, norm, learning_rate = trainer.update([next(stream) for _ in range(config.accumulate)])
@@ -317,17 +389,18 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
             extra["skipped"] = trainer.guard.recently_skipped(train_state.step)
             progress.report_update(train_state.step, report, extra, left=trainer.seconds_left())
             finish_update(trainer, progress, stop, began)
+        trainer.writer.wait()
     if out_of_patience(trainer) and train_state.step < trainer.last and not already_done:
         progress.print(
             f"stopped at step {train_state.step} of {trainer.last}: {config.metric} has not improved for {config.patience} "
             "validations (training.patience)"
         )
-    if config.average in ("last", "best") and not trainer.average_is_current():
-        if already_done or trainer.pace.allows_average(trainer.watch.seconds()):
+    if config.average in ("last", "best") and not trainer.ranks.from_first(trainer.average_is_current):
+        if already_done or trainer.ranks.from_first(lambda: trainer.pace.allows_average(trainer.watch.seconds())):
             average_checkpoints(trainer, progress)
         else:
             progress.print("no time left to average checkpoints; run the same command again to average them")
-    outcome = read_outcome(trainer.run, already_done=already_done)
+    outcome = trainer.ranks.from_first(lambda: read_outcome(trainer.run, already_done=already_done))
     return outcome if already_done else outcome._replace(seconds=trainer.watch.seconds())
 
 
@@ -341,6 +414,7 @@ def read_outcome(run: Path, *, already_done: bool) -> Outcome:
 def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
     """Validate, save and stop as needed after an update, which began at the given time."""
     step, config, pace = trainer.train_state.step, trainer.config, trainer.pace
+    trainer.writer.check()
     if step % config.report_every == 0:
         trainer.guard.read_pending()
     pace.record_update(began, trainer.guard.read_pending)
@@ -348,23 +422,31 @@ def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float
     trainer.plan(progress)
     placed = False
     last = step == trainer.last
-    if last or step % config.validate_every == 0 or pace.must_measure_validation(trainer.watch.seconds()):
+    if last or step % config.validate_every == 0 or must_measure_validation(trainer):
         try:
             placed = trainer.validate(progress)
         except Exception:  # out of memory, a lost file: this costs the validation, not the updates since the last checkpoint
-            if not last:
+            if not last and not trainer.ranks.sharded:  # the other ranks do not send their parts of the weights now
                 trainer.save()
             raise
         if not last:
             trainer.plan(progress)
             last = step == trainer.last  # the validation used up the time limit
-    stopping = stop.requested
+    stopping = trainer.ranks.any(stop.requested)
     if last or placed or stopping or step % config.save_every == 0 or out_of_patience(trainer):
         trainer.save()
     if last and step < config.steps:
         progress.print(describe_time_limit(trainer))
     if stopping and not last:
+        trainer.writer.wait()
+        trainer.ranks.wait_for_first()  # until rank 0 has saved: torchrun ends all processes when one has ended
         raise Interrupted(f"saved at step {step} of {trainer.last}", hint="run the same command again to continue")
+
+
+def must_measure_validation(trainer: Trainer) -> bool:
+    """Whether a run with a time limit has to validate now, to know how long that takes."""
+    pace, watch = trainer.pace, trainer.watch
+    return bool(pace.limit) and trainer.ranks.from_first(lambda: pace.must_measure_validation(watch.seconds()))
 
 
 def describe_time_limit(trainer: Trainer) -> str:
@@ -383,20 +465,18 @@ def out_of_patience(trainer: Trainer) -> bool:
 def average_checkpoints(trainer: Trainer, progress: Progress) -> None:
     """Write the mean of the last or best checkpoints, and point `best` to it if its metric is better."""
     config, train_state = trainer.config, trainer.train_state
-    if config.average == "last":  # regular saves only, so that the result does not depend on interruptions
-        regular = [f for f in retention.steps(trainer.checkpoints) if trainer.is_regular_save(retention.number(f))]
-        folders = regular[-config.average_count :]
-    else:
-        folders = [trainer.checkpoints / f"step-{step}" for step, _ in train_state.best[: config.average_count]]
-    weights = mean_weights(folders)
+    of = trainer.ranks.from_first(lambda: [folder.name for folder in folders_to_average(trainer)])
+    folders = [trainer.checkpoints / name for name in of]
+    weights = mean_weights(folders) if trainer.ranks.first else {}
     samples: list[str] = []
-    if [retention.number(folder) for folder in folders] != [train_state.step]:  # else it was just validated
-        trainer.model.load_state_dict(weights)
+    if of != [f"step-{train_state.step}"]:  # else it was just validated
+        trainer.weights.load_state_dict(trainer.receive({"model": weights}, "model", trainer.checkpoints))
         samples = trainer.score().samples
+    if not trainer.ranks.first:
+        return
     value = trainer.metrics[config.metric]
     kept = trainer.best_average()
     improved = is_better(value, kept[1] if kept else train_state.best[0][1], trainer.direction)
-    of = [folder.name for folder in folders]
     remark = f"  average of {', '.join(of)}{' (best so far)' if improved else ''}"
     progress.report_validation(train_state.step, trainer.metrics, samples, remark=remark, kind="average")
     state = {"step": train_state.step, "of": of, "metrics": trainer.metrics, "signatures": trainer.signatures}
@@ -407,3 +487,12 @@ def average_checkpoints(trainer: Trainer, progress: Progress) -> None:
         if kept is not None and kept[0] != folder:
             remove(kept[0])
     checkpoint.save_named(trainer.checkpoints, "average", {"model": weights}, state)
+
+
+def folders_to_average(trainer: Trainer) -> list[Path]:
+    """The checkpoints that training.average chooses."""
+    config = trainer.config
+    if config.average == "last":  # regular saves only, so that the result does not depend on interruptions
+        regular = [f for f in retention.steps(trainer.checkpoints) if trainer.is_regular_save(retention.number(f))]
+        return regular[-config.average_count :]
+    return [trainer.checkpoints / f"step-{step}" for step, _ in trainer.train_state.best[: config.average_count]]

@@ -136,6 +136,22 @@ class Progress:
             self.bar = None
 
 
+class NoProgress(Progress):
+    """Reports nothing: for the ranks other than 0, whose progress is the same."""
+
+    def begin(self, step: int, steps: int) -> None: ...
+
+    def report_update(
+        self, step: int, losses: dict[str, Loss], extra: dict[str, float | Tensor], *, left: float | None = None
+    ) -> None: ...
+
+    def report_validation(
+        self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid"
+    ) -> None: ...
+
+    def print(self, text: str) -> None: ...
+
+
 class LenientStream:
     """A text stream whose writes never fail: after the first error, output is dropped."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from heedful.errors import Interrupted
 
 REQUESTS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+TOGETHER = 1.0  # seconds: torchrun repeats a signal that its processes have already received from the terminal
 Result = TypeVar("Result")
 
 
@@ -26,6 +28,7 @@ class Stop:
     def __init__(self) -> None:
         self.requested = False
         self.deferred = False
+        self.received = 0.0  # when the first signal was received
 
     def defer(self) -> None:
         """From now on a signal only sets `requested`, which training checks between updates."""
@@ -35,8 +38,10 @@ class Stop:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
+            if "RANK" in os.environ and time.monotonic() - self.received < TOGETHER:
+                return
             os._exit(Interrupted.exit_code)
-        self.requested = True
+        self.requested, self.received = True, time.monotonic()
         if not self.deferred:
             raise Interrupted(
                 f"{signal.Signals(number).name} before the first update; nothing to save",

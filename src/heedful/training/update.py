@@ -2,14 +2,15 @@
 
     gradient = d/dw  sum of all parts' losses / count of all parts' tokens
 
-so gradient accumulation, and splitting a batch that does not fit into memory, give the gradient of the batch itself.
+so gradient accumulation, splitting a batch that does not fit into memory, and sharing it among several processes give the
+gradient of the batch itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
 from pydantic import Field, ValidationError
@@ -25,9 +26,18 @@ from heedful.training.metrics_log import append_metrics, read_log
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import supports_found_inf
 from heedful.training.randomness import seed_part
+from heedful.training.ranks import Ranks
 
 MAX_PARTS = 64
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Weights(Protocol):
+    """The weights that this process updates: a model, or its part of a sharded one."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def zero_grad(self, set_to_none: bool = True) -> None: ...
 
 
 class Objective(NamedTuple):
@@ -40,13 +50,14 @@ class Objective(NamedTuple):
 class SplitLog:
     """A file of the updates that were split because memory ran out, so that a resumed run splits them equally."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.parts = read_splits(path) if path.exists() else {}
+    def __init__(self, path: Path, ranks: Ranks | None = None) -> None:
+        self.path, self.ranks = path, ranks or Ranks()
+        self.parts: dict[int, int] = self.ranks.from_first(lambda: read_splits(path) if path.exists() else {})
 
     def record(self, step: int, parts: int) -> None:
         self.parts[step] = parts
-        append_metrics(self.path, {"step": step, "parts": parts})
+        if self.ranks.first:
+            append_metrics(self.path, {"step": step, "parts": parts})
 
 
 class SplitRecord(Config):
@@ -87,32 +98,50 @@ def eager_accumulation(loss: Callable[[Any], Objective]) -> Accumulate:
     return accumulate
 
 
+def synchronize_always(last: bool) -> None: ...
+
+
 class Gradients(NamedTuple):
     """How to compute gradients: of a part, how to split a batch, and how to count its tokens."""
 
     accumulate: Accumulate
     split: Callable[[Any, int], Sequence[Any]]
     count: Callable[[Any], int]
+    ranks: Ranks = Ranks()
+    begin_part: Callable[[bool], None] = synchronize_always  # called before each part, with whether it is the last
+
+
+class Part(NamedTuple):
+    batch: Any
+    counts: bool  # False on a rank without a share: it computes the part of another rank with weight 0
+
+
+def own_parts(gradients: Gradients, batch: Any, parts: int) -> list[Part]:
+    """The parts of this rank's share of a batch."""
+    shares, rank = gradients.split(batch, gradients.ranks.size), gradients.ranks.rank
+    counts = rank < len(shares)
+    return [Part(part, counts) for part in gradients.split(shares[rank if counts else 0], parts)]
 
 
 def backward(
     gradients: Gradients, batches: Sequence[Any], parts: int, *, seed: int, step: int, scale: float
 ) -> dict[str, Loss]:
-    """Accumulate the gradients of all parts of all batches; return the losses to report."""
-    pieces = [piece for batch in batches for piece in gradients.split(batch, parts)]
-    count = sum(gradients.count(piece) for piece in pieces)
+    """Accumulate the gradients of all parts of this rank's share of the batches; return its losses to report."""
+    own = [part for batch in batches for part in own_parts(gradients, batch, parts)]
+    count = sum(gradients.count(batch) for batch in batches)
     report: dict[str, Loss] = {}
-    for number, piece in enumerate(pieces):
-        seed_part(seed, step, number)
-        for name, loss in gradients.accumulate(piece, scale / max(count, 1)).items():
+    for number, (part, counts) in enumerate(own):
+        seed_part(seed, step, number, gradients.ranks.rank)
+        gradients.begin_part(number == len(own) - 1)
+        for name, loss in gradients.accumulate(part, scale * counts / max(count, 1)).items():
             before = report.get(name)
-            total, tokens = loss.total.clone(), loss.count.clone()  # a CUDA graph overwrites its results
+            total, tokens = loss.total * counts, loss.count * counts  # copies: a CUDA graph overwrites its results
             report[name] = Loss(total, tokens) if before is None else Loss(before.total + total, before.count + tokens)
     return report
 
 
-def gradient_with_splitting(
-    model: nn.Module,
+def gradient_of(
+    model: Weights,
     gradients: Gradients,
     batches: Sequence[Any],
     splits: SplitLog,
@@ -121,23 +150,52 @@ def gradient_with_splitting(
     step: int,
     scale: float,
 ) -> dict[str, Loss]:
-    """As `backward`; when memory runs out, repeat with twice as many parts and record the split."""
-    parts = splits.parts.get(step, 1)
+    """Compute the gradient of the batches on all ranks, and return the losses to report.
+
+    When memory runs out on a rank, all repeat with twice as many parts, and the split is recorded."""
+    ranks, parts = gradients.ranks, splits.parts.get(step, 1)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     while True:
+        needed = parts
         try:
-            return backward(gradients, batches, parts, seed=seed, step=step, scale=scale)
+            report = backward(gradients, batches, parts, seed=seed, step=step, scale=scale)
         except torch.OutOfMemoryError:
-            if parts >= MAX_PARTS:
+            if parts >= MAX_PARTS or ranks.sharded:  # the others wait for this rank's part of the weights
                 raise
-            parts *= 2
+            needed = 2 * parts
+        needed, *present = ranks.maximum([needed, *(parameter.grad is not None for parameter in parameters)])
+        if needed == parts:
+            used = [parameter for parameter, flag in zip(parameters, present, strict=True) if flag]
+            return add_up_gradients(used, report, ranks)
+        parts = needed
         model.zero_grad(set_to_none=True)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         splits.record(step, parts)
 
 
+def add_up_gradients(parameters: Sequence[nn.Parameter], report: dict[str, Loss], ranks: Ranks) -> dict[str, Loss]:
+    """Replace the gradients by their sums over all ranks; return the sums of the reported losses."""
+    if not ranks.exchanges:
+        return report
+    for parameter in parameters:  # unused on this rank, but not on another
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    gradients = [] if ranks.sharded else [parameter.grad for parameter in parameters if parameter.grad is not None]
+    names = sorted(report)
+    losses = [report[name] for name in names]
+    values = torch.stack([value.detach().float() for loss in losses for value in (loss.total, loss.count)])  # (2 x losses,)
+    ranks.add_up([*gradients, values])
+    return {name: Loss(total, count) for name, (total, count) in zip(names, values.view(-1, 2), strict=True)}
+
+
 def apply_gradients(
-    model: nn.Module, optimizer: torch.optim.Optimizer, guard: NonFiniteGuard, config: TrainingConfig, step: int
+    model: Weights,
+    optimizer: torch.optim.Optimizer,
+    guard: NonFiniteGuard,
+    config: TrainingConfig,
+    step: int,
+    ranks: Ranks | None = None,
 ) -> Tensor:
     """Clip the gradient and step the optimizer, unless the gradient is not finite; return its norm.
 
@@ -148,6 +206,10 @@ def apply_gradients(
     if guard.scale != 1:
         divide_all(gradients, guard.scale)
     norm = nn.utils.get_total_norm(gradients)
+    if ranks is not None and ranks.sharded:  # |g|^2 = the sum of the |g|^2 of all shards
+        squared = norm.double().square()
+        ranks.add_up([squared])
+        norm = squared.sqrt().to(norm.dtype)
     if config.clip:
         nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
     if norm.device.type == "cuda" and not guard.scales and supports_found_inf(optimizer):

@@ -14,6 +14,7 @@ from heedful.inspection.explaining.decoding import sampling
 from heedful.inspection.explaining.examples import attention, masked
 from heedful.inspection.explaining.lookup import look_up, scaling
 from heedful.inspection.explaining.losses import TARGET_WORDS, TARGETS, UNNORMALIZED, loss, schedule
+from heedful.inspection.explaining.norms import norms
 from heedful.inspection.explaining.positions import positions
 from heedful.inspection.explaining.stages import Explanation, Matrix, Stage
 from heedful.nn.losses import cross_entropy
@@ -230,3 +231,27 @@ def test_the_schedule_and_its_peak() -> None:
 
 def test_the_length_penalty() -> None:
     assert (wu(0.2)(10), wu(0.6)(10)) == pytest.approx((1.2011, 1.7329), abs=5e-5)
+
+
+def test_layer_normalization_is_over_features_and_batch_normalization_over_tokens() -> None:
+    made = norms()
+    x = shown(made, "Input", "X")
+    layer, batch = (next(one for one in made.stages if one.title.startswith(name)) for name in ("Layer", "Batch"))
+    rows, columns = numbers(layer.matrices, "Y"), numbers(batch.matrices, "Y")
+    assert_allclose(rows, (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5), rtol=1e-12)
+    assert_allclose(columns, (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), rtol=1e-12)
+    assert_allclose(columns, torch.nn.BatchNorm1d(4, dtype=torch.float64)(torch.tensor(x)).detach().numpy(), atol=1e-12)
+    assert all(one.holds for one in layer.checks) and layer.checks
+    assert_allclose(numbers(layer.matrices, "X")[:, 4], x.mean(1))
+    assert_allclose(numbers(batch.matrices, "X")[0], x.mean(0))
+
+
+def test_only_batch_normalization_depends_on_the_batch() -> None:
+    made = norms()
+    assert_allclose(shown(made, "Another batch", "layer, of 6"), shown(made, "Another batch", "layer, of 2"), rtol=1e-12)
+    difference = shown(made, "Another batch", "batch, of 6") - shown(made, "Another batch", "batch, of 2")
+    assert np.abs(difference).max() > 0.1
+    assert not wrong(made, "for a batch of one token", "batch, of 1").any()
+    states = shown(made, "In a recurrent cell", "h")
+    assert_allclose(states, shown(made, "In a recurrent cell", "h, with 2 W and 2 U"), atol=1e-4)
+    assert np.abs(states).max() > 0.1

@@ -14,12 +14,14 @@ from workshop import heed
 
 import heedful
 from heedful.errors import ConfigError, DataError
+from heedful.inspection.drawing.figure import Area, Label
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.config import read_run
 from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
 from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.forecasting.data import EncodedSeries, SeriesData
 from heedful.tasks.forecasting.evaluate import window_forecasts
+from heedful.tasks.forecasting.forms import FORMS
 from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
 
 
@@ -28,51 +30,107 @@ def make_model(**options: Any) -> ForecastingModel:
     config = ForecastingConfig.model_validate(given | options)
     torch.manual_seed(0)
     layers: Any = {"dim": 8, "layers": ("self-attention",), "heads": 2, "position": "learned", "features": config.features}
-    return ForecastingModel(Encoder(EncoderConfig(**layers), 1), 8, config).eval()
+    model = FORMS[config.form](Encoder(EncoderConfig(causal=config.form == "decoder", **layers), 1), 8, config).eval()
+    torch.nn.init.normal_(model.head.weight, std=0.3)  # it is zero at first
+    return model
 
 
 def calendar_of(model: ForecastingModel, rows: int) -> torch.Tensor:
-    return torch.randn(rows, 8, 2 * len(model.options.covariates))
+    return torch.randn(rows, 8 + 3, 2 * len(model.options.covariates))
 
 
+FORM_OPTIONS: dict[str, dict[str, Any]] = {
+    "encoder": {},
+    "decoder": {"form": "decoder", "patch": 2, "stride": 2},
+    "encoder-decoder": {"form": "encoder-decoder", "patch": 2},
+}
+
+
+@pytest.mark.parametrize("form", FORM_OPTIONS)
 @pytest.mark.parametrize(
     "options",
     [{}, {"channels": "joint"}, {"quantiles": [0.1, 0.5, 0.9]}, {"covariates": ["hour", "month"]}, {"linear": "learned"}],
     ids=str,
 )
-def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight(options: dict[str, Any]) -> None:
-    model = make_model(**options)
+def test_a_forecast_has_every_step_variable_and_quantile_and_trains_every_weight(form: str, options: dict[str, Any]) -> None:
+    model = make_model(**FORM_OPTIONS[form], **options)
     forecast = model(torch.randn(5, 8, 2), calendar_of(model, 5))
     assert forecast.shape == (5, 3, 2, len(options.get("quantiles", [0.5])))
-    torch.nn.init.normal_(model.head.weight)  # zero at first beside a linear map
     loss = (model(torch.randn(5, 8, 2), calendar_of(model, 5)) * torch.randn(3, 2, 1)).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     assert [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()] == []
 
 
+@pytest.mark.parametrize("form", FORM_OPTIONS)
 @pytest.mark.parametrize(("normalization", "shifted", "scaled"), [
     ("none", False, False), ("last", True, False), ("mean", True, False), ("standard", True, True)
 ])  # fmt: skip
-def test_normalization_makes_forecasts_follow_the_level_and_the_scale(normalization: str, shifted: bool, scaled: bool) -> None:
-    model, window = make_model(normalization=normalization), torch.randn(4, 8, 2)
+def test_normalization_makes_forecasts_follow_the_level_and_the_scale(
+    form: str, normalization: str, shifted: bool, scaled: bool
+) -> None:
+    model, window = make_model(normalization=normalization, **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
     calendar = calendar_of(model, 4)
     forecast = model(window, calendar)
     assert torch.allclose(model(window + 7, calendar), forecast + 7, atol=1e-4) == shifted
     assert torch.allclose(model(window * 100, calendar), forecast * 100, rtol=1e-3, atol=1e-2) == scaled
 
 
-def test_independent_channels_do_not_see_each_other_and_joint_ones_do() -> None:
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+def test_independent_channels_do_not_see_each_other_and_joint_ones_do(form: str) -> None:
     for channels, differs in (("independent", False), ("joint", True)):
-        model, window = make_model(channels=channels), torch.randn(4, 8, 2)
+        model, window = make_model(channels=channels, **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
         other = window.clone()
         other[..., 1] += torch.randn(4, 8)
         calendar = calendar_of(model, 4)
         assert torch.equal(model(window, calendar)[..., 0, :], model(other, calendar)[..., 0, :]) != differs
 
 
-def test_the_calendar_changes_the_forecast() -> None:
-    model, window = make_model(covariates=["hour"]), torch.randn(4, 8, 2)
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+def test_the_calendar_changes_the_forecast(form: str) -> None:
+    model, window = make_model(covariates=["hour"], **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
     assert not torch.equal(model(window, calendar_of(model, 4)), model(window, calendar_of(model, 4)))
+
+
+@pytest.mark.parametrize("form", ["decoder", "encoder-decoder"])
+def test_the_calendar_of_the_horizon_is_read_where_it_is_known(form: str) -> None:
+    model, window = make_model(covariates=["hour"], **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
+    calendar = calendar_of(model, 4)
+    later = calendar.clone()
+    later[:, 8:] += 1
+    assert not torch.equal(model(window, calendar), model(window, later))
+
+
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+def test_an_untrained_model_is_persistence_beside_normalization_by_the_last_value(form: str) -> None:
+    model, window = make_model(normalization="last", **FORM_OPTIONS[form]), torch.randn(4, 8, 2)
+    torch.nn.init.zeros_(model.head.weight)
+    assert torch.equal(model(window, calendar_of(model, 4))[..., 0], window[:, -1:].expand(4, 3, 2))
+
+
+def test_a_forecast_step_of_a_decoder_depends_on_earlier_patches_and_on_no_later_one() -> None:
+    """Jacobian of the teacher-forced forecasts: patches have two steps, and the forecast of a patch reads those before it."""
+    model = make_model(variables=["a"], horizon=6, **FORM_OPTIONS["decoder"])
+    window, calendar = torch.randn(1, 8, 1), torch.zeros(1, 14, 0)
+    jacobian = torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
+        lambda target: model(window, calendar, target)[0, :, 0, 0], torch.randn(1, 6, 1)
+    )
+    depends = jacobian[:, 0, :, 0] != 0  # (forecast step, true step)
+    expected = torch.tensor([[true // 2 < step // 2 for true in range(6)] for step in range(6)])
+    assert torch.equal(depends, expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"linear": "learned"}, {"channels": "joint"}, {"quantiles": [0.1, 0.5, 0.9]}], ids=str)
+def test_rolling_out_equals_one_pass_over_its_own_forecasts(options: dict[str, Any]) -> None:
+    model = make_model(horizon=5, covariates=["hour"], **FORM_OPTIONS["decoder"], **options)
+    window, calendar = torch.randn(4, 8, 2), torch.randn(4, 13, 2)
+    rolled = model(window, calendar)
+    assert torch.allclose(model(window, calendar, rolled[..., model.middle]), rolled, atol=1e-5)
+
+
+def test_a_decoder_with_a_horizon_of_one_patch_needs_no_rollout() -> None:
+    model = make_model(horizon=2, **FORM_OPTIONS["decoder"])
+    window, calendar = torch.randn(4, 8, 2), torch.zeros(4, 10, 0)
+    assert torch.allclose(model(window, calendar), model(window, calendar, torch.randn(4, 2, 2)), atol=1e-6)
 
 
 def test_restoring_is_the_inverse_of_standardizing() -> None:
@@ -135,6 +193,11 @@ def test_calendar_features_are_cyclic() -> None:
     ("change", "message"),
     [
         ("task.stride=3", "task.stride: given 3, expected a divisor of look_back - patch = 2"),
+        ("task.form=decoder", "task.stride: given 1, expected patch = 2, a divisor of look_back = 4"),
+        (
+            "task.decoder_layers=3",
+            "task.decoder_layers: given 3, but has no effect because form 'encoder' has no separate decoder",
+        ),
         ("task.patch=9", "task.patch: given 9, expected at most look_back = 4"),
         ("task.quantiles=[0.9, 0.5]", "task.quantiles: given [0.9, 0.5], expected increasing ones with 0.5"),
         ("task.linear=ridge", "task.linear: given 'ridge', which is fitted with normalization 'last'"),
@@ -280,3 +343,79 @@ def test_brownian_motion_is_forecast_as_well_as_possible_and_no_better(tmp_path:
 
     monkeypatch.setattr(EncodedSeries, "windows", leak)  # a window that ends one step too late
     assert float(squared_errors(forecaster).mean()) < OPTIMUM / 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},none at all,1", "line 5, column 'load': 'none at all' is not a number"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},,1", "line 5: the value of column 'load' is missing"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},nan,1", "line 5: the value of column 'load' is missing"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},-inf,1", "line 5, column 'load': '-inf' is out of range"),
+        (f"{DAYS[3]},0,1", f"{DAYS[2]},0,1", f"line 5, column 'date': {DAYS[2]} 00:00:00 is not after {DAYS[2]}"),
+        (f"{DAYS[3]},0,1", f"{DAYS[1]},0,1", f"line 5, column 'date': {DAYS[1]} 00:00:00 is not after {DAYS[2]}"),
+        (f"{DAYS[3]},0,1", "2021-02-30,0,1", "line 5, column 'date': '2021-02-30' is not a time"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},0,1,2", "line 5 has 4 columns; expected 3"),
+        (f"{DAYS[3]},0,1", f"{DAYS[3]},\udcff,1", "line 5: byte 12 is not UTF-8"),
+        (SERIES, "", "series.csv is empty; expected at least one line"),
+        (SERIES[len("date,load,wind\n") :], "", "series.csv has no rows"),
+        (SERIES.split("\n", 4)[4], "", "series.csv has 3 rows for train; expected at least 6"),
+    ],
+)
+def test_a_broken_row_or_date_stops_training_with_one_sentence_and_nothing_is_lost(
+    before: str, after: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write_tiny_recipe("forecasting", tmp_path)
+    assert SERIES.count(before) == 1
+    content = SERIES.replace(before, after).encode(errors="surrogateescape")
+    (tmp_path / "series.csv").write_bytes(content)
+    capsys.readouterr()
+    assert heed("train", recipe, "--run", tmp_path / "run") == 3
+    shown = " ".join(capsys.readouterr().err.split())
+    assert sentence in shown and "Traceback" not in shown
+    assert (tmp_path / "series.csv").read_bytes() == content and not list(tmp_path.glob("run/checkpoints/*"))
+
+
+def test_the_forecasts_before_a_broken_table_are_printed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "input.csv").write_text(f"{SERIES}\n{SERIES.replace(DAYS[3], DAYS[2])}")
+    capsys.readouterr()
+    assert heed("forecast", run, tmp_path / "input.csv") == 3
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 1 + 2 and "text 2 line 5, column 'date'" in shown.err
+
+
+def test_rows_held_out_are_forecast_from_those_before_them(run: Path) -> None:
+    forecaster = heedful.Forecaster.load(run)
+    shorter = "\n".join(SERIES.splitlines()[:-2])
+    held, plain = forecaster.forecast(SERIES, holdout=True), forecaster.forecast(shorter)
+    assert (held.times, held.values) == (plain.times, plain.values) and held.times == DAYS[-2:]
+    assert held.truth == [[58 % 3, 58 % 2], [59 % 3, 59 % 2]] and held.columns["load true"] == [1, 2]
+    assert held.baselines["persistence"] == [[57 % 3, 57 % 2]] * 2 == [held.history[-1]] * 2
+    with pytest.raises(DataError, match=r"text 1 has 5 rows; expected at least task.look_back \+ task.horizon = 6"):
+        forecaster.forecast("\n".join(SERIES.splitlines()[:6]), holdout=True)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_picture_is_written_beside_the_table(
+    suffix: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / f"curve.{suffix}"
+    capsys.readouterr()
+    assert heed("forecast", run, run.parent / "series.csv", "--picture", picture, "--holdout") == 0
+    assert capsys.readouterr().out.startswith("date,load,")
+    assert picture.read_bytes().startswith({"svg": b"<svg", "png": b"\x89PNG"}[suffix])
+    (tmp_path / "two.csv").write_text(f"{SERIES}\n{SERIES}")
+    assert heed("forecast", run, tmp_path / "two.csv", "--picture", picture) == 2
+    assert "--picture: given a second table, expected one" in capsys.readouterr().err
+
+
+def test_a_figure_has_a_panel_for_each_variable_and_a_band_for_each_pair_of_quantiles(run: Path) -> None:
+    result = heedful.inspection.forecast(heedful.load(run), SERIES, holdout=True)
+    figure = result.figure()
+    areas = [mark for mark in figure.marks if isinstance(mark, Area)]
+    assert len(areas) == 2 + 1  # one for each variable, and the legend
+    assert [mark.text for mark in figure.marks if isinstance(mark, Label) and mark.text in ("load", "wind")] == ["load", "wind"]
+    assert result.errors.keys() == {"this run", "persistence", "seasonal naive (4 steps)"}
+    assert "80% prediction interval" in result.svg() and "mean absolute error" in result.text()
+    lower, upper = (areas[1].points[1][1], areas[1].points[-1][1])  # y grows downward
+    assert lower >= upper

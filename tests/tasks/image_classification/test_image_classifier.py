@@ -21,6 +21,7 @@ from heedful.config.toml import write_toml
 from heedful.data.image_files import Pixels
 from heedful.errors import ConfigError, DataError
 from heedful.inspection import attention
+from heedful.models.vit import Vit, VitConfig
 from heedful.nn.hooks import record
 from heedful.nn.patches import join_patches, split_patches
 from heedful.runs.build import check, data_of
@@ -77,6 +78,30 @@ def test_shuffled_patches_are_not_recognized(classifier: ImageClassifier) -> Non
     shuffled = images._replace(pixels=join_patches(patches, 2, 4).numpy())
     logits = logits_of(classifier.classifier, classifier.system, shuffled)
     assert (logits.argmax(1) == images.labels).mean() < 0.5
+
+
+def test_without_positions_shuffled_patches_are_recognized_as_well() -> None:
+    """A bag of patches: it learns something, and no order of the patches changes its predictions."""
+    torch.manual_seed(1)
+    pixels, names = digits()
+    images, labels = torch.from_numpy(pixels)[..., None], torch.tensor([int(name) for name in names])
+    held_out = torch.arange(len(labels)) % 5 == 0
+    body = Vit(VitConfig.model_validate(MODEL | {"position": "none", "pooling": "mean"}))
+    head = torch.nn.Linear(body.config.dim, 10)
+    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=3e-3)
+    train_images, train_labels = images[~held_out], labels[~held_out]
+    for _ in range(100):
+        chosen = torch.randint(len(train_labels), (64,))
+        optimizer.zero_grad()
+        logits = head(body.first_state(body.encode(train_images[chosen])))
+        torch.nn.functional.cross_entropy(logits, train_labels[chosen]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    order = torch.randperm(16)
+    shuffled = join_patches(split_patches(images[held_out], 2)[:, order], 2, 4)
+    with torch.inference_mode():
+        plain, moved = (head(body.eval().first_state(body.encode(each))) for each in (images[held_out], shuffled))
+    assert torch.allclose(plain, moved, atol=1e-3)
+    assert (plain.argmax(1) == labels[held_out]).float().mean() > 0.35
 
 
 def test_a_path_an_array_and_a_data_uri_have_the_same_prediction(classifier: ImageClassifier, run: Path) -> None:

@@ -191,18 +191,23 @@ class LabelReverser(Predictor):
     """A trained model of the toy task."""
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[ReversedLabel]:
-        upper = options.pop("upper", False)
+        upper, first = options.pop("upper", False), options.pop("first", 1)
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, expected no option but 'upper'")
-        for number, text in enumerate(texts, start=1):
+        for number, text in enumerate(texts, start=first):
             refuse_too_long(text, f"text {number}")
             yield self.reverse(text, upper)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[ReversedLabel]:
-        lines = chain.from_iterable(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown))
-        return self.predictions(lines, upper=options.upper)
+        lines = chain.from_iterable(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first))
+        return self.predictions(lines, upper=options.upper, first=first)
 
     @torch.inference_mode()
     def reverse(self, text: str, upper: bool) -> ReversedLabel:

@@ -168,7 +168,30 @@ def pruning(
     present(result, json=json, picture=picture, html=html)
 
 
+def returns(
+    run: Run,
+    desired: Annotated[
+        list[float] | None,
+        typer.Option(min=-MAX_SIZE, max=MAX_SIZE, help="Desired return; may be repeated. Default: quantiles of the data."),
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=2, max=MAX_SIZE, help="Episodes for each desired return.")] = 100,
+    against: Annotated[Path | None, typer.Option(help="Compare with another run, such as one without desired returns.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the most probable actions. Default: they are drawn.")] = False,
+    picture: Picture = None,
+    html: Html = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Returns that a run of task "decisions" reaches in its grid world, against the desired ones."""
+    from heedful import inspection
+
+    other = None if against is None else load(against, checkpoint, device)
+    result = inspection.returns(load(run, checkpoint, device), desired, episodes, against=other, greedy=greedy)
+    present(result, json=json, picture=picture, html=html)
+
+
 def mount(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (alignment, cost, experts, heads, positions, pruning):
+    for command in (alignment, cost, experts, heads, positions, pruning, returns):
         app.command()(command)

@@ -233,6 +233,60 @@ def document(
     warn_of_unknown_words(predictor, content)
 
 
+def image(
+    run: Run,
+    picture_file: Annotated[str, typer.Argument(metavar="IMAGE", help="The path of an image, or an image as a data URI.")],
+    target: Annotated[str | None, typer.Option(help="Analyze this caption, or this label, instead of the model's own.")] = None,
+    layer: Annotated[
+        int | None, typer.Option(min=0, max=MAX_SMALL, help="Layer of the attention, from 0. Default: all.")
+    ] = None,
+    head: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Head of --layer, from 0. Default: all.")] = None,
+    search: Search = None,
+    picture: Picture = None,
+    html: Html = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """An image with its patches by the attention of each word of its caption, or of its label."""
+    from heedful import inspection
+
+    predictor = load(run, checkpoint, device)
+    config = search_config(predictor, search)
+    result = inspection.image(predictor, picture_file, target, layer=layer, head=head, config=config)
+    present(result, json=json, picture=picture, html=html)
+    warn_of_unknown_words(predictor, picture_file, target)
+
+
+def graph(
+    run: Run,
+    text: Annotated[str | None, typer.Argument(help="The graph as JSON; or give --file.", metavar="GRAPH")] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the graph from the first line of this file.")] = None,
+    target: Annotated[str | None, typer.Option(help="Labels of the nodes. Default: the predicted ones.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer, from 0. Default: the mean of all.", min=0, max=MAX_SMALL)] = None,
+    head: Annotated[int | None, typer.Option(help="Head, from 0. Default: the mean of all.", min=0, max=MAX_SMALL)] = None,
+    picture: Picture = None,
+    html: Html = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """A graph with the attention along its edges."""
+    from itertools import islice
+
+    from heedful import inspection
+    from heedful.data.input_lines import read_texts
+    from heedful.errors import ConfigError
+
+    if (text is None) == (file is None):
+        given = "neither a graph nor --file" if text is None else "both a graph and --file"
+        raise ConfigError(f"given {given}, expected one of them")
+    content = text if file is None else "".join(islice(read_texts(file), 1))
+    assert content is not None, "a graph or a file was given"
+    result = inspection.graph(load(run, checkpoint, device), content, target, layer=layer, head=head)
+    present(result, json=json, picture=picture, html=html)
+
+
 def search_config(predictor: Predictor, search: list[str] | None) -> SearchConfig | None:
     """The run's search options changed as given; None: nothing was given."""
     return predictor.search_config(search, origin=COMMAND_LINE) if search else None
@@ -250,5 +304,5 @@ def warn_of_unknown_words(predictor: Predictor, text: str, target: str | None = 
 
 def mount(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, document, report):
+    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, document, image, graph, report):
         app.command()(command)

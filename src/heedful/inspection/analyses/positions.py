@@ -224,10 +224,11 @@ def positions(predictor: Predictor, sentences: int | None = None) -> PositionsRe
     ['Sinusoidal', 'Sinusoidal']
     """
     _, target_limit = predictor.run.data.sides  # tokens
-    if sentences is not None and not predictor.has_source:
+    of_texts = predictor.has_source and predictor.run.model.image_shape is None  # two images cannot be concatenated
+    if sentences is not None and not of_texts:
         task = predictor.run.task.name
         raise ConfigError(f"sentences has no effect in a run of task {task!r}, whose loss is not measured by length")
-    lengths = length_losses(predictor, sentences or SENTENCES) if predictor.has_source else None
+    lengths = length_losses(predictor, sentences or SENTENCES) if of_texts else None
     reached = target_limit if lengths is None else lengths.longest
     own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(predictor.model)).items()}
     if not own and lengths is None:

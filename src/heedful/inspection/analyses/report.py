@@ -18,10 +18,10 @@ from heedful.search import SearchConfig
 from heedful.tasks.predictor import Predictor
 
 OF_TEXT = {"attention": "attention", "lens": "layers", "saliency": "any", "alternatives": "any"}  # name: what the run must have
-OF_TEXT |= {"document": "attention pooling"}
+OF_TEXT |= {"document": "attention pooling", "image": "attention to an image"}
 OF_MODEL = {"summary": "any", "heads": "attention", "positions": "positions", "experts": "experts", "cost": "any"}
 DEFAULT = (  # with a text, without one
-    ("document", "attention", "lens", "saliency"),
+    ("document", "image", "attention", "lens", "saliency"),
     ("summary", "heads", "positions", "experts", "cost"),
 )
 

@@ -1,6 +1,7 @@
 """Figures with axes.
 
 line_chart       values at 0, 1, 2, …, or at given places
+interval_chart   values with intervals, and what they are to be compared with
 heatmap_chart    a matrix with numbered axes, one pixel per value
 dials            angles as hands of circular dials, counterclockwise from the right
 """
@@ -8,14 +9,17 @@ dials            angles as hands of circular dials, counterclockwise from the ri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from heedful.inspection.drawing.figure import (
+    ACCENT,
     EDGE,
     FAINT,
+    INK,
     QUIET,
     SMALL,
     Figure,
@@ -58,6 +62,56 @@ def line_chart(values: Sequence[float], title: str, across: str, up: str, places
     marks.append(Polyline([(x(at), y(value)) for at, value in zip(at_places, values, strict=True)]))
     marks += axis_labels((left, ABOVE, width, height), across, up)
     return Figure(title, max(left + width, EDGE + 0.9 * text_width(title, TITLE)) + EDGE, ABOVE + height + BELOW, marks)
+
+
+class Interval(NamedTuple):
+    """A value with an interval, at a place."""
+
+    at: float
+    value: float
+    low: float
+    high: float
+
+
+def interval_chart(
+    points: Sequence[Interval],
+    title: str,
+    axes: tuple[str, str],
+    lines: Mapping[str, float],
+    others: Sequence[Interval] = (),
+) -> Figure:
+    """Return a chart of values with their intervals, and a pale line where value and place are equal. axes: labels of the
+    horizontal and the vertical axis; lines: named values, drawn as horizontal lines; others: a second, dark curve."""
+    width, height, left = 360.0, 280.0, EDGE + BESIDE
+    both, places = [*points, *others], [point.at for point in points]
+    low = min(*lines.values(), *(min(point.low, point.at) for point in both))
+    high = max(*lines.values(), *(max(point.high, point.at) for point in both))
+    margin = 0.06 * (high - low) or 1.0
+    low, high = low - margin, high + margin
+    first, last = min(places) - margin, max(places) + margin
+
+    def x(at: float) -> float:
+        return left + width * (at - first) / (last - first)
+
+    def y(value: float) -> float:
+        return ABOVE + height * (high - value) / (high - low)
+
+    marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE)]
+    for at in ticks(first, last):
+        marks.append(Polyline([(x(at), ABOVE), (x(at), ABOVE + height)], FAINT, 1.0))
+        marks.append(Label(x(at), ABOVE + height + 12, f"{at:g}", SMALL, "middle", color=QUIET))
+    for value in ticks(low, high):
+        marks.append(Polyline([(left, y(value)), (left + width, y(value))], FAINT, 1.0))
+        marks.append(Label(left - 8, y(value), f"{value:g}", SMALL, "end", color=QUIET))
+    for name, value in lines.items():
+        marks.append(Polyline([(left, y(value)), (left + width, y(value))], QUIET, 1.0))
+        marks.append(Label(left + 4, y(value) - 8, name, SMALL, color=QUIET))
+    marks.append(Polyline([(x(at), y(at)) for at in (min(places), max(places))], QUIET, 0.8))
+    for curve, color in [*([(others, INK)] if others else []), (points, ACCENT)]:
+        marks.append(Polyline([(x(point.at), y(point.value)) for point in curve], color))
+        marks += [Polyline([(x(point.at), y(end)) for end in (point.low, point.high)], color, 3.0) for point in curve]
+    marks += axis_labels((left, ABOVE, width, height), *axes)
+    return Figure(title, left + width + EDGE, ABOVE + height + BELOW, marks)
 
 
 def heatmap_chart(

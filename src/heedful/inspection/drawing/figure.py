@@ -100,9 +100,29 @@ class Polyline(NamedTuple):
     points: Sequence[tuple[float, float]]
     color: str = ACCENT
     width: float = 1.8
+    dashed: bool = False
 
 
-Mark = Heatmap | Label | Line | Polyline
+class Area(NamedTuple):
+    """A filled polygon."""
+
+    points: Sequence[tuple[float, float]]
+    color: str = ACCENT
+    opacity: float = 0.2
+
+
+class Picture(NamedTuple):
+    """An image."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    pixels: Tensor  # (height, width, 1 or 3), 0 to 255
+    tip: str
+
+
+Mark = Heatmap | Label | Line | Polyline | Area | Picture
 
 
 class Figure(NamedTuple):
@@ -232,7 +252,7 @@ def translate_mark(mark: Mark, right: float, down: float = 0.0) -> Mark:
     if isinstance(mark, Line):
         (x, y), (u, v) = mark.start, mark.end
         return mark._replace(start=(x + right, y + down), end=(u + right, v + down))
-    if isinstance(mark, Polyline):
+    if isinstance(mark, Polyline | Area):
         return mark._replace(points=[(x + right, y + down) for x, y in mark.points])
     return mark._replace(x=mark.x + right, y=mark.y + down)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.drawing.figure import Figure, Heatmap, Label, Line, Polyline, color
+from heedful.inspection.drawing.figure import Area, Figure, Heatmap, Label, Line, Picture, Polyline, color
 from heedful.inspection.drawing.svg import as_svg
 from heedful.storage.writing import output_bytes
 
@@ -48,15 +48,22 @@ def plot(figure: Figure, format: str) -> bytes:
         axes = plot.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, figure.width), ylim=(figure.height, 0))
         axes.axis("off")
-        for mark in figure.marks:
+        for order, mark in enumerate(figure.marks):  # later marks above earlier ones, as in SVG
             if isinstance(mark, Heatmap):
-                draw_heatmap(axes, mark)
+                draw_heatmap(axes, mark, order)
             elif isinstance(mark, Label):
-                draw_label(axes, mark)
+                draw_label(axes, mark, order)
+            elif isinstance(mark, Picture):
+                draw_colors(axes, mark, mark.pixels.expand(-1, -1, 3).tolist(), order)
             elif isinstance(mark, Polyline):
-                axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width)
+                style: Any = (0, (5 / mark.width, 3 / mark.width)) if mark.dashed else "-"  # in widths of the line
+                points = zip(*mark.points, strict=True)
+                axes.plot(*points, color=mark.color, linewidth=0.75 * mark.width, linestyle=style, zorder=order)
+            elif isinstance(mark, Area):
+                points = zip(*mark.points, strict=True)
+                axes.fill(*points, color=mark.color, alpha=mark.opacity, linewidth=0, zorder=order)
             else:
-                draw_line(axes, mark)
+                draw_line(axes, mark, order)
         content = io.BytesIO()
         plot.savefig(content, format=format, dpi=DOTS)
         return content.getvalue()
@@ -75,7 +82,7 @@ def import_matplotlib() -> Any:
     return matplotlib
 
 
-def draw_line(axes: Any, line: Line) -> None:
+def draw_line(axes: Any, line: Line, order: int) -> None:
     from matplotlib.path import Path as Curve
 
     middle = (line.start[0] + line.end[0]) / 2
@@ -87,24 +94,30 @@ def draw_line(axes: Any, line: Line) -> None:
             edgecolor="#2462a8",
             linewidth=0.75 * (1 + 2.5 * line.strength),
             alpha=line.strength,
+            zorder=order,
         )
     )
 
 
-def draw_heatmap(axes: Any, heatmap: Heatmap) -> None:
+def draw_heatmap(axes: Any, heatmap: Heatmap, order: int) -> None:
     if not heatmap.values.numel():  # the model's output is empty
         return
     colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
-    extent = (heatmap.x, heatmap.x + heatmap.width, heatmap.y + heatmap.height, heatmap.y)
-    axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest")
+    draw_colors(axes, heatmap, colors, order)
+
+
+def draw_colors(axes: Any, mark: Heatmap | Picture, colors: Any, order: int) -> None:
+    """Draw colors (rows, columns, 3) in the place of a mark, with a frame."""
+    extent = (mark.x, mark.x + mark.width, mark.y + mark.height, mark.y)
+    axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest", zorder=order)
     frame = import_matplotlib().patches.Rectangle(
-        (heatmap.x, heatmap.y), heatmap.width, heatmap.height, fill=False, linewidth=0.4
+        (mark.x, mark.y), mark.width, mark.height, fill=False, linewidth=0.4, zorder=order
     )
     axes.add_patch(frame)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
 
 
-def draw_label(axes: Any, label: Label) -> None:
+def draw_label(axes: Any, label: Label, order: int) -> None:
     axes.text(
         label.x,
         label.y,
@@ -115,6 +128,7 @@ def draw_label(axes: Any, label: Label) -> None:
         va="center_baseline" if not label.rotation else "center",
         rotation=label.rotation,
         rotation_mode="anchor",
+        zorder=order,
     )
 
 

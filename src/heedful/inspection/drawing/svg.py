@@ -1,7 +1,7 @@
 """Figures as SVG.
 
 Tokens are escaped text. A matrix with names of rows and columns is drawn cell by cell, each with its value as tooltip; a
-thumbnail is an embedded PNG.
+thumbnail, and an image, is an embedded PNG.
 
     as_svg    a file
     inline    an element of a page, in the text colors of the page
@@ -11,26 +11,30 @@ from __future__ import annotations
 
 import base64
 import math
-import struct
-import zlib
 
+import numpy as np
+
+from heedful.data.image_files import encode_png
 from heedful.inspection.drawing.figure import (
     ACCENT,
     EDGE,
     FAINT,
     INK,
     QUIET,
+    Area,
     Figure,
     Heatmap,
     Label,
     Line,
     Mark,
+    Picture,
     Polyline,
     color,
 )
 from heedful.inspection.drawing.markup import escape
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
+DASHES = ' stroke-dasharray="5 3"'
 MIN_WIDTH_SHARE = 0.82  # of its width, to which a page may shrink a figure
 THEMED = {INK: "var(--ink)", QUIET: "var(--quiet)", ACCENT: "var(--accent)", FAINT: "var(--line)"}
 
@@ -69,7 +73,13 @@ def mark_to_svg(mark: Mark) -> str:
         return f'<path {path} fill="none" {stroke}><title>{escape(mark.tip)}</title></path>'
     if isinstance(mark, Polyline):
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in mark.points)
-        return f'<path d="M{path}" fill="none" stroke="{mark.color}" stroke-width="{mark.width:g}" stroke-linejoin="round"/>'
+        stroke = f'stroke="{mark.color}" stroke-width="{mark.width:g}"{DASHES * mark.dashed}'
+        return f'<path d="M{path}" fill="none" {stroke} stroke-linejoin="round"/>'
+    if isinstance(mark, Area):
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in mark.points)
+        return f'<path d="M{path}Z" fill="{mark.color}" fill-opacity="{mark.opacity:g}"/>'
+    if isinstance(mark, Picture):
+        return embedded(mark, encode_png(mark.pixels.numpy().astype(np.uint8)), mark.tip)
     return thumbnail(mark) if mark.names is None else matrix(mark)
 
 
@@ -93,25 +103,22 @@ def matrix(heatmap: Heatmap) -> str:
 
 
 def thumbnail(heatmap: Heatmap) -> str:
-    place = f'x="{heatmap.x:.1f}" y="{heatmap.y:.1f}" width="{heatmap.width:.1f}" height="{heatmap.height:.1f}"'
-    data = base64.b64encode(as_png(heatmap)).decode()
+    return embedded(heatmap, as_png(heatmap))
+
+
+def embedded(mark: Heatmap | Picture, png: bytes, tip: str = "") -> str:
+    """Return an image with a frame; tip: tooltip, empty: none."""
+    place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" width="{mark.width:.1f}" height="{mark.height:.1f}"'
     how = 'preserveAspectRatio="none" style="image-rendering:pixelated"'
     frame = f'<rect {place} fill="none" stroke="{INK}" stroke-opacity=".25"/>'
-    return f'<image {place} {how} href="data:image/png;base64,{data}"/>{frame}'
+    image = f'<image {place} {how} href="data:image/png;base64,{base64.b64encode(png).decode()}"'
+    return f"{image}><title>{escape(tip)}</title></image>{frame}" if tip else f"{image}/>{frame}"
 
 
 def as_png(heatmap: Heatmap) -> bytes:
     """Return a PNG with one pixel per value."""
-    rows = heatmap.values.tolist()
-    lines = b"".join(
-        b"\0" + bytes(part for value in row for part in color(value / heatmap.vmax, heatmap.palette)) for row in rows
-    )
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    head = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+    colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
+    return encode_png(np.array(colors, np.uint8))
 
 
 def hex_color(share: float, heatmap: Heatmap) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from heedful.config.bounds import MAX_SIZE
 from heedful.data.corpus_text import encode_text
 from heedful.errors import ConfigError, lookup
-from heedful.inspection.explaining import decoding, examples, hierarchical, losses, masking, positions
+from heedful.inspection.explaining import decoding, examples, hierarchical, losses, masking, norms, positions
 from heedful.inspection.explaining import lookup as lookup_example
 from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
 from heedful.inspection.explaining.batches import PreparedBatch, explain_preparation
@@ -291,6 +291,7 @@ TOPICS: dict[str, tuple[str, Callable[[], Explanation]]] = {
     "masked": ("self-attention with a causal mask", examples.masked),
     "scaling": ("why scores are divided by the square root of the head dimension", lookup_example.scaling),
     "positions": ("sinusoidal positional encoding", positions.positions),
+    "norms": ("layer and batch normalization, with the axis each averages over", norms.norms),
     "batch": ("from sentences to padded tensors and masks", batch),
     "loss": ("teacher forcing, cross-entropy, perplexity and label smoothing", losses.loss),
     "masking": ("masked language modeling: tokens chosen, masked and replaced", masking.masking),

@@ -47,13 +47,13 @@ class Trace(NamedTuple):
         """For each query the index of its word; -1: a start or end token, or a query that is not a token."""
         example = self.example
         target = number(example.start if example.reads_end else None, example.target, example.end)
-        source = number(None, example.source, example.end)
+        source = number(None, example.source, example.source_end)
         return fit(source if one.kind.queries == "source" else target, one.weights.shape[1])
 
     def key_words(self, one: AttentionMap) -> list[int]:
         """The same for the keys; the words of the target follow those of the source where both are attended to."""
         example = self.example
-        source = number(None, example.source, example.end)
+        source = number(None, example.source, example.source_end)
         target = number(example.start, example.target, example.end if example.reads_end else None)
         first = max(source, default=-1) + 1
         both = source + [word if word < 0 else first + word for word in target]
@@ -110,8 +110,10 @@ def fit(words: list[int], count: int) -> list[int]:
 
 
 def words_of(tokens: Tokens) -> list[str]:
-    """The words of the text; numbers if the tokens do not match its whitespace-separated words."""
+    """The words of the text, or its tokens if each is one; numbers if they do not match its whitespace-separated words."""
     words, count = tokens.text.split(), max(tokens.words, default=-1) + 1
+    if len(words) != count and tokens.words == list(range(len(tokens.pieces))):  # the patches of an image
+        return tokens.pieces
     return words if len(words) == count else [f"#{index}" for index in range(count)]
 
 

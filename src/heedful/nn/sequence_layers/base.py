@@ -9,13 +9,13 @@ the last inputs of a convolution), the cache stays in slots that the rows of a s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.config.base import Config, Probability, Problem, Size, SmallCount, refuse
-from heedful.nn.attention import SelfAttention
+from heedful.nn.attention import AttentionBias, SelfAttention
 from heedful.nn.decoder_state import Tree
 from heedful.nn.dropout import Dropout
 from heedful.nn.step_context import StepContext
@@ -36,6 +36,8 @@ class LayerSize(Config):
     """Dilated convolution: distance between the tokens it reads."""
     causal: bool = False
     """Use only the current and previous tokens."""
+    recurrent_norm: Literal["none", "layer"] = "none"
+    """Layer normalization of the summed inputs of the recurrent gates."""
     dropout: Probability = 0.0
     """Dropout of the layer's output."""
 
@@ -71,9 +73,10 @@ class SequenceLayer(nn.Module):
         self.size = size
         self.dropout = Dropout(size.dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x (rows, time, dim), mask (rows, time), True for real tokens -> (rows, time, dim)."""
-        out = self.dropout(self.mix(x, mask))
+    def forward(self, x: Tensor, mask: Tensor | None = None, structure: AttentionBias | None = None) -> Tensor:
+        """x (rows, time, dim), mask (rows, time), True for real tokens; structure: a further mask or bias of a layer that is
+        attention -> (rows, time, dim)."""
+        out = self.dropout(self.mix(x, mask) if structure is None else self.mix_within(x, mask, structure))
         return out if mask is None else out.masked_fill(~mask[..., None], 0.0)
 
     def step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
@@ -84,6 +87,14 @@ class SequenceLayer(nn.Module):
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         raise NotImplementedError
+
+    def mix_within(self, x: Tensor, mask: Tensor | None, structure: AttentionBias) -> Tensor:
+        """`mix` with a further mask or bias."""
+        raise NotImplementedError
+
+    @classmethod
+    def takes_structure(cls) -> bool:
+        return cls.mix_within is not SequenceLayer.mix_within
 
     def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
         raise NotImplementedError

@@ -7,9 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from heedful.nn import recurrent
 from heedful.nn.decoder_state import Tree
+from heedful.nn.normalized_recurrent import CELLS
 from heedful.nn.pack_left import gather_time, pack_left_order
+from heedful.nn.recurrent import Layer
 from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer
 from heedful.nn.step_context import StepContext
 
@@ -21,13 +22,15 @@ class Recurrent(SequenceLayer):
 
     cost, steps, path = "n d^2", "n", "n"
     remark = "both directions, d / 2 each (one of d if causal); the bias is an additional input, hence the terms in n d"
-    cell: ClassVar[type[recurrent.Lstm] | type[recurrent.Gru]]
+    options = ("recurrent_norm",)
+    cell: ClassVar[str]
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__(size)
         hidden = size.dim if size.causal else size.dim // 2
-        self.forwards = self.cell(size.dim, hidden)
-        self.backwards = None if size.causal else self.cell(size.dim, hidden)
+        layer = CELLS[size.recurrent_norm][self.cell]
+        self.forwards = layer(size.dim, hidden)
+        self.backwards = None if size.causal else layer(size.dim, hidden)
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         ahead = run_packed(self.forwards, x, mask)
@@ -49,11 +52,11 @@ class Recurrent(SequenceLayer):
     @classmethod
     def products(cls, *, causal: bool) -> str:
         """With d + 1 inputs and d states, or d / 2 states in each direction."""
-        gates = cls.cell.gates
+        gates = CELLS["none"][cls.cell].gates
         return f"{(4 if causal else 3) * gates} n d^2 + {2 * gates} n d"
 
 
-def run_packed(layer: recurrent.Layer, x: Tensor, mask: Tensor | None) -> Tensor:
+def run_packed(layer: Layer, x: Tensor, mask: Tensor | None) -> Tensor:
     """(rows, time, dim), (rows, time) -> the states (rows, time, hidden)."""
     if mask is None:
         return layer(x, None)[0]
@@ -65,10 +68,10 @@ def run_packed(layer: recurrent.Layer, x: Tensor, mask: Tensor | None) -> Tensor
 class Lstm(Recurrent):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997)."""
 
-    cell = recurrent.Lstm
+    cell = "lstm"
 
 
 class Gru(Recurrent):
     """Gated recurrent units (Cho et al., 2014)."""
 
-    cell = recurrent.Gru
+    cell = "gru"

@@ -15,6 +15,7 @@ from heedful.nn.banded import Band, cut_keys, cut_mask, cut_queries, join_blocks
 from heedful.nn.decoder_state import Tree, write
 from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer
 from heedful.nn.step_context import StepContext
+from heedful.nn.structure import join
 
 
 class FullAttention(SequenceLayer):
@@ -32,6 +33,10 @@ class FullAttention(SequenceLayer):
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         return self.self_attention(*self.self_attention.split(x), make_bias(x, mask, causal=self.size.causal))
+
+    def mix_within(self, x: Tensor, mask: Tensor | None, structure: AttentionBias) -> Tensor:
+        assert not self.size.causal, "the structure of a causal layer is its own"
+        return self.self_attention(*self.self_attention.split(x), join(make_bias(x, mask, causal=False), structure))
 
     def slots(self, sources: int, room: int, like: Tensor) -> Tree:
         return key_slots(self.size, sources, room, like)

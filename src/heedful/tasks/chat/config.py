@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from heedful.config.base import Probability, Problem, ZeroOrCount, unused
 from heedful.models.family import Architecture
-from heedful.tasks.base import TaskConfig
+from heedful.tasks.base import TaskConfig, vector_problems
 from heedful.training.train_state import Direction
 
 ReplyMetric = Literal["bleu", "chrf", "distinct_1", "distinct_2"]
@@ -34,4 +34,5 @@ class ChatConfig(TaskConfig):
         return {"loss": "lower", "perplexity": "lower", **chosen}
 
     def problems_with(self, run: Any) -> list[Problem]:
-        return unused(run, {"data.batch": "batches of task 'chat' are limited by data.batch_tokens"})
+        no_effect = unused(run, {"data.batch": "batches of task 'chat' are limited by data.batch_tokens"})
+        return [*no_effect, *vector_problems(run.model, self.name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from heedful.tasks.system import System
 from heedful.tasks.translation.data import Examples
 from heedful.tasks.translation.evaluate import Scored, score_pairs
 from heedful.tasks.translation.job import PairJob
-from heedful.tasks.translation.translate import Candidate, InputLine, candidate_rows, translate_chunks
+from heedful.tasks.translation.translate import Candidate, InputLine, candidate_rows, line_pieces, translate_chunks
 
 
 class Reply(NamedTuple):
@@ -127,8 +128,9 @@ class ChatBot(PairPredictor):
 
     def reply_job(self, turns: list[str], config: SearchConfig, *, number: int = 0, stream: bool = False) -> PairJob:
         """The reply to a history as a job; number: keys random numbers, so that another turn has other samples."""
-        line = InputLine(self.source_text("\t".join(turns)), "")
-        return PairJob(self.system, line, config, lambda _, candidates: Reply(turns, candidates), number=number, stream=stream)
+        text = self.source_text("\t".join(turns))
+        parts = line_pieces(self.system, InputLine(text, ""), number)
+        return PairJob(self.system, text, parts, config, lambda _, candidates: Reply(turns, candidates), stream=stream)
 
     def job(self, text: str, *, number: int = 0, stream: bool = False, **search: Any) -> PairJob:
         """A turn, or the turns of a dialogue, separated by tabs."""
@@ -139,21 +141,27 @@ class ChatBot(PairPredictor):
         return self.reply_chunks(chunk_lines(texts), self.search_config_from(search))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Reply]:
-        return self.reply_chunks(note_unknown_in_chunks(chunks, self.system.source_tokenizer, unknown), config)
+        noted = note_unknown_in_chunks(chunks, self.system.source_tokenizer, unknown, first)
+        return self.reply_chunks(noted, config, first)
 
-    def reply_chunks(self, chunks: Iterable[Sequence[str]], config: SearchConfig) -> Iterator[Reply]:
-        """The replies to lines that arrive in chunks, each chunk before the next is read."""
-        lines: list[str] = []
+    def reply_chunks(self, chunks: Iterable[Sequence[str]], config: SearchConfig, first: int = 1) -> Iterator[Reply]:
+        """The replies to lines that arrive in chunks, each chunk before the next is read; first: the number of the first."""
+        lines: deque[str] = deque()
 
         def sources() -> Iterator[list[str]]:
             for chunk in chunks:
                 lines.extend(chunk)
                 yield [self.source_text(line) for line in chunk]
 
-        for number, found in enumerate(translate_chunks(self.system, sources(), config)):
-            yield Reply(lines[number].split("\t"), found.candidates)
+        for found in translate_chunks(self.system, sources(), config, first=first):
+            yield Reply(lines.popleft().split("\t"), found.candidates)
 
     def source_text(self, text: str) -> str:
         """Turns separated by tabs as the text of a source; no words, no source."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from heedful.config.base import NonNegativeNumber, PositiveNumber, Probability, Problem, refuse, unused
 from heedful.models.family import Architecture, FamilyConfig
 from heedful.nn.pooling import POOLINGS
-from heedful.tasks.base import TaskConfig
+from heedful.tasks.base import TaskConfig, vector_problems
 from heedful.tasks.classification.model import READERS, ClassificationModel
 from heedful.training.train_state import Direction
 
@@ -77,7 +77,7 @@ class ClassificationConfig(TaskConfig):
         )
 
     def problems_with(self, run: Any) -> list[Problem]:
-        problems, pooling = [], self.pooling_of(run.model)
+        problems, pooling = vector_problems(run.model, self.name), self.pooling_of(run.model)
         if run.model.architecture == "decoder" and self.pooling not in (None, "last"):
             given = f"given {self.pooling!r}, but only the last token of a decoder attends to all others; expected 'last'"
             problems.append(Problem("task.pooling", given))

@@ -16,6 +16,7 @@ from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.tasks.classification.model import ClassificationModel
 from heedful.tasks.encoded_example import Outputs
+from heedful.tasks.labels import label_output
 
 CHOICES = ["no", "yes"]  # of each label, with multi_label
 NO_LABELS = "(no label)"
@@ -31,8 +32,7 @@ def make_outputs(config: ClassificationConfig, labels: Sequence[str], step: Tens
     """The outputs of a text with these labels; step (1,): the position that its state is read from."""
     names, several = config.labels, config.multi_label
     if not several:
-        ids = torch.tensor([names.index(labels[0])], device=step.device)
-        return Outputs(ids, [labels[0]], step, partial(classify, False), lambda chosen: [names[i] for i in chosen])
+        return label_output(names, labels[0], step, partial(classify, False))
     given = [int(name in labels) for name in names]
     pieces = [f"{name}: {CHOICES[one]}" for name, one in zip(names, given, strict=True)]
     return Outputs(

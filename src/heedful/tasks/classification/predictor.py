@@ -19,7 +19,6 @@ from heedful.data.samples import Sample
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.labels import THRESHOLD, sigmoid, softmax
 from heedful.evaluation.resampling import Numbers
-from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.command import EvaluateOptions
@@ -30,6 +29,7 @@ from heedful.tasks.classification.model import ClassificationModel
 from heedful.tasks.classification.report import ClassificationReport, evaluate_on, read_split, report
 from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss, tokens_from_ids
 from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, pieces_of
+from heedful.tasks.labels import decode_choices, refuse_search
 from heedful.tasks.predictor import (
     Loader,
     Predictor,
@@ -107,22 +107,28 @@ class Classifier(Predictor):
         return self.predict_windows(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[LabelPrediction]:
         noted: Iterable[Sequence[str]] = chunks
         if not self.run.model.reads_spelling:
-            noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
-        return self.predict_windows([self.split_line(line) for line in chunk] for chunk in noted)
+            noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first)
+        return self.predict_windows(([self.split_line(line) for line in chunk] for chunk in noted), first)
 
-    def predict_windows(self, windows: Iterable[Sequence[Input]]) -> Iterator[LabelPrediction]:
-        """The predictions of each window of examples, in order; the examples of a window are sorted by length into batches."""
+    def predict_windows(self, windows: Iterable[Sequence[Input]], first: int = 1) -> Iterator[LabelPrediction]:
+        """The predictions of each window of examples, in order; the examples of a window are sorted by length into batches.
+        first: the number of the first example."""
         labeled = self.labeled
-        for first, examples in checked_chunks(windows, self.example_from):
+        for number, examples in checked_chunks(windows, self.example_from, first):
             groups = labeled.sequences(examples, self.system.target_tokenizer)
             logits = logits_of(self.classifier, self.system, labeled, EncodedExamples(groups, [(0,)] * len(groups)))
             wrong = first_nonfinite(logits)
             if wrong is not None:
-                raise self.system.nonfinite_error(f"example {first + wrong}")
+                raise self.system.nonfinite_error(f"example {number + wrong}")
             yield from self.label(logits, examples)
 
     def label(self, logits: Numbers, examples: Sequence[tuple[str, ...]]) -> Iterator[LabelPrediction]:
@@ -173,8 +179,7 @@ class Classifier(Predictor):
         """The text between its first and last token, with its labels; target: a label, or with multi_label labels separated by
         data.label_separator, default: a comma; default: the predicted ones."""
         refuse_empty(text)
-        if config is not None:
-            raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
+        refuse_search(config)
         tokenizer, device = self.system.target_tokenizer, self.system.device
         given = self.example_from(self.split_line(text), 1)
         sequences = self.labeled.sequences([given], tokenizer)[0]
@@ -208,13 +213,7 @@ class Classifier(Predictor):
         self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
     ) -> Decoded:
         """The most probable label; with multi_label all labels that are more probable than not."""
-        if prefix:
-            raise ConfigError(
-                "a classifier decodes no text, so no token can be forced", hint="compare the labels' probabilities"
-            )
-        with inference_context(self.classifier):
-            logs = example.logits(self.classifier, example.forward(self.classifier).hidden)[0].float().log_softmax(-1)
-        best, total = logs.argmax(-1).tolist(), float(logs.amax(-1).sum())  # logs (outputs, choices)
+        best, total = decode_choices(self.classifier, example, prefix)
         names = self.run.task.labels
         chosen = [name for name, one in zip(names, best, strict=True) if one] if self.run.task.multi_label else [names[best[0]]]
         return Decoded(label_text(chosen), best, total, total)

@@ -18,6 +18,7 @@ class PooledConfig(TaskConfig):
 
     unit: ClassVar[str] = "examples"
     architectures: ClassVar[tuple[Architecture, ...]] = ("encoder",)
+    compares_rows = True
     pooling: TrainedPooling | None = None
     """Hidden states as one vector: mean, cls, or attention, a mean with learned weights; default: cls if model.pooler is set,
     else mean."""

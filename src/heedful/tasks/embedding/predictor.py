@@ -121,12 +121,18 @@ class Embedder(NearestTextPredictor):
         return self.embed(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), pooling)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[EmbeddedText]:
-        return self.embed(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown), options.pooling)
+        noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first)
+        return self.embed(noted, options.pooling, first)
 
-    def embed(self, chunks: Iterable[Sequence[str]], pooling: PoolingName | None) -> Iterator[EmbeddedText]:
-        for _, chunk in checked_chunks(chunks, text_from):
+    def embed(self, chunks: Iterable[Sequence[str]], pooling: PoolingName | None, first: int = 1) -> Iterator[EmbeddedText]:
+        for _, chunk in checked_chunks(chunks, text_from, first):
             for text, vector in zip(chunk, self.encode(chunk, pooling).tolist(), strict=True):
                 yield EmbeddedText(text, vector)
 

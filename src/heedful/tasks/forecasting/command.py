@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from heedful.tasks.commands import Command
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from heedful.tasks.commands import Command, Option
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    holdout: Annotated[bool, Option("Forecast the last rows of the table from those before them, beside their values.")] = False
+    picture: Annotated[Path | None, Option("Draw history, forecast and intervals: a .svg, .png or .pdf file.")] = None
+
 
 COMMAND = Command(
     "forecast",
@@ -11,5 +22,6 @@ COMMAND = Command(
     "steps after its last row as such a table, with a column for each quantile. Instead, each line may be a JSON object with a "
     "list for each column. --json prints one object per table.",
     "Comma-separated files, or lines of JSON, plain or .gz; - for standard input. Default: -.",
+    PredictOptions,
     search=(),
 )

@@ -7,15 +7,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from heedful.config.base import Probability, Problem, Size, refuse
+from heedful.config.base import Probability, Problem, Size, SmallCount, refuse, unused
 from heedful.models.family import Architecture
 from heedful.nn.model import EncoderModel
 from heedful.tasks.base import TaskConfig
 from heedful.tasks.forecasting.calendar import CovariateName
-from heedful.tasks.forecasting.model import ForecastingModel, NormalizationName
+from heedful.tasks.forecasting.forms import FORMS, FormName
+from heedful.tasks.forecasting.model import MEDIAN, ForecastingModel, NormalizationName
 from heedful.training.train_state import Direction
 
-MEDIAN = 0.5
 Quantile = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
@@ -30,6 +30,11 @@ class ForecastingConfig(TaskConfig):
     """Steps of the window that a forecast is made from."""
     horizon: Size = 96
     """Steps to forecast."""
+    form: FormName = "encoder"
+    """How the horizon is predicted: encoder: all at once from the states of an encoder; decoder: patch after patch by a causal
+    model; encoder-decoder: by queries that attend to the encoded window."""
+    decoder_layers: SmallCount = 2
+    """Encoder-decoder: layers of the decoder, with the sizes of the encoder."""
     patch: Size = 16
     """Steps of a patch, which is one token; 1: every step is a token."""
     stride: Size = 8
@@ -56,6 +61,9 @@ class ForecastingConfig(TaskConfig):
             problems.append(Problem("variables", f"given {list(self.variables)!r}, expected one or more that differ"))
         if self.patch > self.look_back:
             problems.append(Problem("patch", f"given {self.patch}, expected at most look_back = {self.look_back}"))
+        elif self.form == "decoder" and (self.stride != self.patch or self.look_back % self.patch):
+            given = f"given {self.stride}, expected patch = {self.patch}, a divisor of look_back = {self.look_back}, since"
+            problems.append(Problem("stride", f"{given} the forecasts of form 'decoder' are its next patches"))
         elif (self.look_back - self.patch) % self.stride:
             given = f"given {self.stride}, expected a divisor of look_back - patch = {self.look_back - self.patch}"
             problems.append(Problem("stride", given))
@@ -64,6 +72,8 @@ class ForecastingConfig(TaskConfig):
         if self.linear == "ridge" and self.normalization != "last":
             given = f"given 'ridge', which is fitted with normalization 'last', but normalization is {self.normalization!r}"
             problems.append(Problem("linear", given))
+        if self.form != "encoder-decoder":
+            problems += unused(self, {"decoder_layers": f"form {self.form!r} has no separate decoder"})
         refuse(problems)
 
     @property
@@ -74,6 +84,16 @@ class ForecastingConfig(TaskConfig):
     @property
     def patches(self) -> int:
         return (self.look_back - self.patch) // self.stride + 1
+
+    @property
+    def future_patches(self) -> int:
+        """Patches of the horizon; the last one may be longer than the rest of it."""
+        return -(-self.horizon // self.patch)
+
+    @property
+    def positions(self) -> int:
+        """Maximum number of tokens that the model reads."""
+        return self.patches + (self.future_patches - 1 if self.form == "decoder" else 0)
 
     @property
     def features(self) -> int:
@@ -92,7 +112,7 @@ class ForecastingConfig(TaskConfig):
         return figures | ({"coverage_error": "lower"} if self.interval is not None else {})
 
     def add_head(self, model: EncoderModel, dim: int) -> ForecastingModel:
-        return ForecastingModel(model, dim, self)
+        return FORMS[self.form](model, dim, self)
 
     def problems_with(self, run: Any) -> list[Problem]:
         problems, expected = [], self.features
@@ -102,9 +122,11 @@ class ForecastingConfig(TaskConfig):
             what = "the size of a patch with all variables and two numbers for each covariate" if unknown else str(expected)
             shown = f"given {given}" if given else "missing"
             problems.append(Problem("model.features", f"{shown}; expected {what}, an option of family 'encoder'"))
-        limit = run.model.max_positions if getattr(run.model, "position", "none") == "learned" else self.patches
-        if limit < self.patches:
-            problems.append(Problem("model.max_positions", f"given {limit}, expected at least {self.patches}, the patches"))
+        limit = run.model.max_positions if getattr(run.model, "position", "none") == "learned" else self.positions
+        if limit < self.positions:
+            problems.append(Problem("model.max_positions", f"given {limit}, expected at least {self.positions}, the patches"))
+        if self.form == "decoder" and not getattr(run.model, "causal", False):
+            problems.append(Problem("model.causal", "missing; expected true, since task.form is 'decoder'"))
         if self.covariates and run.data.time is None:
             problems.append(Problem("task.covariates", "given without data.time, the column of the time"))
         return problems

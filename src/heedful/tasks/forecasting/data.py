@@ -26,7 +26,7 @@ from heedful.tasks.predictor import missing_split_error
 
 class WindowBatch(NamedTuple):
     window: Tensor  # (rows, look_back, variables), as in the data
-    calendar: Tensor  # (rows, look_back, features)
+    calendar: Tensor  # (rows, look_back + horizon, features)
     target: Tensor  # (rows, horizon, variables)
 
     def pin(self) -> WindowBatch:
@@ -64,7 +64,8 @@ class EncodedSeries(NamedTuple):
         at = torch.as_tensor(np.asarray(chosen))[:, None] + self.start  # (rows, 1)
         before = at + torch.arange(self.look_back)
         after = at + self.look_back + torch.arange(self.horizon)
-        return WindowBatch(self.values[before], self.calendar[before], self.values[after])
+        both = torch.cat((before, after), 1)
+        return WindowBatch(self.values[before], self.calendar[both], self.values[after])
 
 
 class SeriesSplits(NamedTuple):

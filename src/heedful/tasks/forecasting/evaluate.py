@@ -17,7 +17,7 @@ from torch import Tensor
 from heedful.evaluation.forecasts import Errors, Windows
 from heedful.evaluation.tables import table
 from heedful.nn.model import inference_context
-from heedful.tasks.forecasting.config import MEDIAN, ForecastingConfig
+from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.forecasting.data import EncodedSeries
 from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
 from heedful.tasks.system import System
@@ -49,11 +49,6 @@ def quantile_tensor(config: ForecastingConfig, device: torch.device) -> Tensor |
     return torch.tensor(config.quantiles, device=device) if config.quantiles else None
 
 
-def middle(config: ForecastingConfig) -> int:
-    """Index of the output that is the forecast: the median, or the mean."""
-    return config.quantiles.index(MEDIAN) if config.quantiles else 0
-
-
 def window_forecasts(model: ForecastingModel, system: System, series: EncodedSeries) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield standardized forecasts (rows, horizon, variables, quantiles), the quantiles in order, and targets (rows, horizon,
     variables), of all windows in order."""
@@ -68,7 +63,7 @@ def window_forecasts(model: ForecastingModel, system: System, series: EncodedSer
 
 def evaluate(model: ForecastingModel, system: System, series: EncodedSeries, config: ForecastingConfig) -> Forecasts:
     errors, loss, covered = Errors(), 0.0, 0
-    quantiles, at = quantile_tensor(config, system.device), middle(config)
+    quantiles, at = quantile_tensor(config, system.device), model.middle
     for forecast, target in window_forecasts(model, system, series):
         errors = errors.add(forecast[..., at].cpu().numpy(), target.cpu().numpy())
         loss += float(forecast_losses(forecast, target, quantiles).double().sum())

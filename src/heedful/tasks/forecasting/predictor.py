@@ -11,20 +11,30 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
-from heedful.data.series import SeriesTable, is_missing, parse_table, parse_time, parse_value, refuse_disorder
+from heedful.data.series import (
+    SeriesTable,
+    is_missing,
+    join_tables,
+    parse_table,
+    parse_time,
+    parse_value,
+    refuse_disorder,
+)
 from heedful.data.unusable import UnusableLines
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.forecasts import baselines
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.commands import NoOptions
-from heedful.tasks.forecasting.calendar import next_times, season_of
+from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
+from heedful.tasks.forecasting.command import PredictOptions
 from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.forecasting.data import EncodedSeries, SeriesData, WindowBatch
-from heedful.tasks.forecasting.evaluate import ForecastReport, evaluate, middle, quantile_tensor, standardized_windows
+from heedful.tasks.forecasting.evaluate import ForecastReport, evaluate, quantile_tensor, standardized_windows
 from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
 from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split
 
@@ -35,7 +45,7 @@ STEP = "step"  # name of the column of the time where the data has none
 
 
 class Forecast(NamedTuple):
-    """The steps that follow a table."""
+    """The steps that follow a table, and what it was made from: `heedful.inspection.forecast` draws it."""
 
     time: str  # name of the column of the time
     times: list[str]
@@ -43,15 +53,21 @@ class Forecast(NamedTuple):
     values: list[list[float]]  # (horizon, variables)
     quantiles: tuple[float, ...]  # none: the values are the mean
     outputs: list[list[list[float]]]  # (horizon, variables, quantiles)
+    history_times: list[str]
+    history: list[list[float]]  # (look_back, variables): the window
+    baselines: dict[str, list[list[float]]]  # forecasts of persistence and seasonal naive, (horizon, variables) each
+    truth: list[list[float]]  # (horizon, variables) of a forecast of rows that were held out; else empty
 
     @property
     def columns(self) -> dict[str, list[float]]:
-        """The forecasts of each variable, and its quantiles as "name 0.9"."""
+        """The forecasts of each variable, its quantiles as "name 0.9", and the values of rows held out as "name true"."""
         found: dict[str, list[float]] = {}
         for at, name in enumerate(self.variables):
             found[name] = [row[at] for row in self.values]
             for number, quantile in enumerate(self.quantiles):
                 found[f"{name} {quantile:g}"] = [row[at][number] for row in self.outputs]
+            if self.truth:
+                found[f"{name} true"] = [row[at] for row in self.truth]
         return found
 
     def rows(self) -> list[str]:
@@ -95,9 +111,10 @@ class Forecaster(Predictor):
     def series(self) -> SeriesData:
         return SeriesData(self.run)
 
-    def forecast(self, table: Input) -> Forecast:
-        """The steps after a table: its columns, {"date": […], "load": […]}, or a comma-separated text."""
-        (forecast,) = self.predictions([table])
+    def forecast(self, table: Input, *, holdout: bool = False) -> Forecast:
+        """The steps after a table: its columns, {"date": […], "load": […]}, or a comma-separated text. holdout: forecast its
+        last rows instead, from those before them."""
+        (forecast,) = self.predictions([table], holdout=holdout)
         return forecast
 
     @overload
@@ -112,22 +129,32 @@ class Forecaster(Predictor):
         return outputs[0] if one else outputs
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Forecast]:
-        """Yield the steps after each table."""
+        """Yield the steps after each table; holdout: forecast its last rows instead."""
+        holdout = bool(options.pop("holdout", False))
         if options:
-            raise ConfigError(f"given {next(iter(options))!r}, but forecasting has no options")
+            raise ConfigError(f"given {next(iter(options))!r}, but the only option of forecasting is holdout")
         remaining = iter(texts)
-        return self.forecast_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
+        return self.forecast_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), holdout)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: NoOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Forecast]:
-        return self.forecast_chunks(join_tables(chunks))
+        return self.forecast_chunks(chunks, options.holdout, first)
 
-    def forecast_chunks(self, chunks: Iterable[Sequence[Input]]) -> Iterator[Forecast]:
-        for _, tables in checked_chunks(chunks, self.read_input):
-            yield from map(self.forecast_table, tables)
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return join_tables(chunks)
 
-    def read_input(self, given: Input, number: int) -> SeriesTable:
+    def forecast_chunks(self, chunks: Iterable[Sequence[Input]], holdout: bool, first: int = 1) -> Iterator[Forecast]:
+        for _, tables in checked_chunks(chunks, partial(self.read_input, holdout), first):
+            for table in tables:
+                yield self.forecast_table(table, holdout=holdout)
+
+    def read_input(self, holdout: bool, given: Input, number: int) -> SeriesTable:
         """The table of an input; DataError if it is none, or too short."""
         place = f"text {number}"
         if isinstance(given, str):
@@ -138,9 +165,10 @@ class Forecaster(Predictor):
             table = self.read_columns(given, place)
         else:
             raise DataError(f"{place} is {given!r:.60}; expected a table, as text or as a dictionary of columns")
-        rows, least = len(table.values), self.config.look_back
+        rows, least = len(table.values), self.config.look_back + (self.config.horizon if holdout else 0)
         if rows < least:
-            raise DataError(f"{place} has {rows:,} rows; expected at least task.look_back = {least:,}")
+            needed = "task.look_back + task.horizon" if holdout else "task.look_back"
+            raise DataError(f"{place} has {rows:,} rows; expected at least {needed} = {least:,}")
         return table
 
     def read_text(self, text: str, place: str) -> SeriesTable:
@@ -178,22 +206,35 @@ class Forecaster(Predictor):
             before = moment
         return SeriesTable(names, np.array(values, np.float32).T, times)
 
-    def forecast_table(self, table: SeriesTable) -> Forecast:
-        encoded = self.series.encode(table, "the table")
+    def forecast_table(self, table: SeriesTable, *, holdout: bool = False) -> Forecast:
         model, config = self.forecaster, self.config
-        window, calendar = (part[-config.look_back :][None].to(self.system.device) for part in encoded[:2])
+        names, last = config.known_variables, len(table.values) - (config.horizon if holdout else 0)
+        encoded = self.series.encode(table, "the table")
+        values = encoded.values[last - config.look_back : last]  # (look_back, variables)
+        times, later = table.times[last - config.look_back : last], table.times[last:]
+        following = list(later) if holdout and later else next_times(times, config.horizon)
+        steps = config.look_back + config.horizon
+        calendar = torch.from_numpy(calendar_features([*times, *following], config.covariates, steps))
         with inference_context(model):
-            forecast = model(model.standardize(window), calendar).float().sort(-1).values
+            window = model.standardize(values[None].to(self.system.device))
+            forecast = model(window, calendar[None].to(self.system.device)).float().sort(-1).values
             if not bool(forecast.isfinite().all()):
                 raise self.system.nonfinite_error("a table")
             outputs = model.restore(forecast)[0].cpu()  # (horizon, variables, quantiles)
+        season = min(config.season or season_of(times), config.look_back)
+        naive = values[config.look_back - season + torch.arange(config.horizon) % season]
+        seasonal = {f"seasonal naive ({season} steps)": naive.tolist()} if season > 1 else {}
         return Forecast(
             self.run.data.time or STEP,
-            next_times(table.times, config.horizon),
-            config.known_variables,
-            outputs[..., middle(config)].tolist(),
+            following,
+            names,
+            outputs[..., model.middle].tolist(),
             config.quantiles,
             outputs.tolist() if config.quantiles else [],
+            list(times) or [str(step) for step in range(1 - config.look_back, 1)],
+            values.tolist(),
+            {"persistence": values[-1:].expand(config.horizon, -1).tolist(), **seasonal},
+            encoded.values[last:].tolist() if holdout else [],
         )
 
     def split(self, split: str) -> EncodedSeries:
@@ -242,22 +283,3 @@ def number_of(cell: Any, column: str, place: str) -> float:
     if is_missing(text):
         raise DataError(f"{place}, column {column!r}: the value is missing; expected a number")
     return parse_value(text, column, place)
-
-
-def join_tables(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield tables from lines in chunks: every line of JSON is one; other lines are one table up to an empty line."""
-    waiting: list[str] = []
-    for chunk in chunks:
-        tables = []
-        for line in chunk:
-            is_object = line.lstrip().startswith("{")
-            if waiting and (is_object or not line.strip()):
-                tables.append("\n".join(waiting))
-                waiting = []
-            if is_object:
-                tables.append(line)
-            elif line.strip():
-                waiting.append(line)
-        yield tables
-    if waiting:
-        yield ["\n".join(waiting)]

@@ -83,7 +83,8 @@ class ForecastingTask:
 
     def objective(self, model: ForecastingModel, window: Tensor, calendar: Tensor, target: Tensor) -> Objective:
         """The loss as a function of tensors only, which can be compiled or captured."""
-        losses = forecast_losses(model(model.standardize(window), calendar), model.standardize(target), self.quantiles)
+        known = model.standardize(target)
+        losses = forecast_losses(model(model.standardize(window), calendar, known), known, self.quantiles)
         total = losses.flatten(1).mean(1).sum()  # of windows
         count = torch.full((), len(window), device=total.device)
         return Objective(Loss(total, count), {"loss": Loss(total.detach(), count)})

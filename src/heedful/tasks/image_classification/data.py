@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,23 +15,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.augment import AugmentConfig, augment
-from heedful.data.fractions import SplitPart
+from heedful.data.augment import LabeledAugmentConfig, augment, epoch_draws, plan_mixing
 from heedful.data.image_files import ImageFormat, Pixels
-from heedful.data.image_store import ImageStore, open_images
-from heedful.data.images import ImagesConfig, UnusableItem, find_reader, rows_of_part
-from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
+from heedful.data.image_splits import ImageSplitFiles, findings_of
+from heedful.data.image_store import ImageStore
+from heedful.data.images import ImagesConfig, find_reader
+from heedful.data.report import CheckReport, CorpusCheck
 from heedful.data.shapes import draw_shapes
-from heedful.data.splits import SPLITS, Counts
-from heedful.data.unusable import EXAMPLES
+from heedful.data.splits import SPLITS
 from heedful.errors import DataError, nearest
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.image_classification.config import ImageClassificationConfig
+from heedful.tasks.image_inputs import input_of
 
 
 class ImageBatch(NamedTuple):
     pixels: Tensor  # (images, height, width, channels), uint8
     labels: Tensor  # (images,): index of the label
+    mixed_labels: Tensor  # (images,): label of the image that a part of the pixels is from
+    mixed_shares: Tensor  # (images,): fraction of these pixels; 0: none
 
     def pin(self) -> ImageBatch:
         return ImageBatch(*(tensor.pin_memory() for tensor in self))
@@ -48,13 +50,23 @@ class ImageSet(NamedTuple):
     labels: NDArray[np.int64]  # (images,): indices of the labels of the task
 
     def batch(self, chosen: NDArray[np.int64]) -> ImageBatch:
-        return ImageBatch(torch.from_numpy(self.pixels[self.rows[chosen]]), torch.from_numpy(self.labels[chosen]))
+        labels = torch.from_numpy(self.labels[chosen])
+        return ImageBatch(torch.from_numpy(self.pixels[self.rows[chosen]]), labels, labels, torch.zeros(len(labels)))
 
-    def augmented_batch(self, chosen: NDArray[np.int64], config: AugmentConfig, *, seed: int, epoch: int) -> ImageBatch:
+    def augmented_batch(self, chosen: NDArray[np.int64], config: LabeledAugmentConfig, *, seed: int, epoch: int) -> ImageBatch:
         """A batch of training images, changed at random."""
-        rows = self.rows[chosen]
-        pixels = augment(self.pixels[rows], rows, config, seed=seed, epoch=epoch)
-        return ImageBatch(torch.from_numpy(pixels), torch.from_numpy(self.labels[chosen]))
+        draws = epoch_draws(seed, epoch, len(self.pixels))  # (stored, DRAWS)
+
+        def changed(rows: NDArray[np.int64]) -> Pixels:
+            return augment(self.pixels[rows], draws[rows], config)
+
+        pixels, labels = changed(self.rows[chosen]), torch.from_numpy(self.labels[chosen])
+        if not config.cutmix:
+            return ImageBatch(torch.from_numpy(pixels), labels, labels, torch.zeros(len(labels)))
+        mixing = plan_mixing(draws[self.rows[chosen]], config.cutmix, len(self.rows), *pixels.shape[1:3])
+        pixels = np.where(mixing.is_replaced[..., None], changed(self.rows[mixing.partners]), pixels)
+        mixed_labels = torch.from_numpy(self.labels[mixing.partners])
+        return ImageBatch(torch.from_numpy(pixels), labels, mixed_labels, torch.from_numpy(mixing.shares))
 
 
 class ImageSplits(NamedTuple):
@@ -68,50 +80,22 @@ class ImageData:
         self.data: ImagesConfig = run.data
         self.seed, shape = run.seed, run.model.image_shape
         assert shape is not None, "the task trains encoders of images"
-        self.stores: dict[str, ImageStore | None] = {}  # by split; opening one computes the hash of all its files
         self.form = ImageFormat(*shape, resize=self.data.resize, convert_channels=self.data.convert_channels)
+        self.splits = ImageSplitFiles(self.data, self.form, partial(find_reader, self.data), self.draw)
 
-    def title(self, split: str) -> str:
-        reader = find_reader(self.data, split)
-        return f"built-in {self.data.builtin} {split}" if reader is None else reader.title
-
-    def store(self, split: str) -> ImageStore | None:
-        """The images that a split is, or is a part of; None if the run has no such split."""
-        origin = "train" if self.data.makes(split) else split
-        if origin not in self.stores:
-            self.stores[origin] = self.open(origin)
-        return self.stores[origin]
-
-    def open(self, split: str) -> ImageStore | None:
-        reader = find_reader(self.data, split)
-        if reader is not None:
-            return open_images(reader, self.form)
-        if self.data.builtin is None or (split == "test" and self.data.train is not None):
-            return None
-        pixels, labels = draw_shapes(split, getattr(self.data.counts or Counts(), split), self.form)
-        names = list(dict.fromkeys(labels))
-        return ImageStore(pixels, np.array([names.index(label) for label in labels], np.int32), names, [])
-
-    def part(self, store: ImageStore, split: str) -> NDArray[np.int64]:
-        """The rows of the store that belong to the split."""
-        if self.data.split is None or not self.data.makes(split):
-            return np.arange(len(store.labels))
-        rows = rows_of_part(store.pixels, SplitPart(split, self.data.split))
-        if not len(rows):
-            raise DataError(
-                SplitPart(split, self.data.split).empty(self.title(split), "image"),
-                hint="use a larger fraction, or more images",
-            )
-        return rows
+    def draw(self, split: str, count: int) -> ImageStore:
+        """Generated images."""
+        pixels, labels = draw_shapes(split, count, self.form)
+        return ImageStore.of(pixels, labels)
 
     def collect_labels(self) -> tuple[str, ...]:
-        store = self.store("train")
+        store = self.splits.store("train")
         assert store is not None, "a run has training data"
         return tuple(sorted(store.names))
 
     def images(self, split: str) -> ImageSet | None:
         """The usable images of a split; None if the run has none. A label that the task does not have is an error."""
-        store = self.store(split)
+        store = self.splits.store(split)
         if store is None:
             return None
         labels = self.config.labels if self.config.labels != "auto" else self.collect_labels()
@@ -119,10 +103,10 @@ class ImageData:
             if name not in labels:
                 close = nearest(name, labels)
                 raise DataError(
-                    f"{self.title(split)} has the label {name!r:.40}; expected one of: {', '.join(labels):.200}",
+                    f"{self.splits.title(split)} has the label {name!r:.40}; expected one of: {', '.join(labels):.200}",
                     hint=f"did you mean {close!r}?" if close else "correct the label, or add it to task.labels",
                 )
-        rows = self.part(store, split)
+        rows = self.splits.part(store, split)
         index = np.array([labels.index(name) for name in store.names], np.int64)
         return ImageSet(store.pixels, rows, index[store.labels[rows]])
 
@@ -131,17 +115,17 @@ class ImageData:
         return CheckReport(tuple(check for split in SPLITS if (check := self.check_split(split)) is not None))
 
     def check_split(self, split: str) -> CorpusCheck | None:
-        store = self.store(split)
+        store = self.splits.store(split)
         if store is None:
             return None
-        shown = store.unusable if split == "train" or not self.data.makes(split) else []  # of a file that is split: once
+        shown = self.splits.unusable(store, split)
         images = self.images(split) if len(store.labels) else None
         kept = 0 if images is None else len(images.labels)
         labels = self.config.labels if self.config.labels != "auto" else self.collect_labels()
         counts = Counter() if images is None else Counter(images.labels.tolist())
         return CorpusCheck(
             split=split,
-            title=self.title(split),
+            title=self.splits.title(split),
             total=kept + len(shown),
             kept=kept,
             findings=findings_of(shown),
@@ -152,8 +136,7 @@ class ImageData:
         )
 
     def files(self) -> list[Path]:
-        readers = [find_reader(self.data, split) for split in SPLITS]
-        return list(dict.fromkeys(file for reader in readers if reader is not None for file in reader.files()))
+        return self.splits.files()
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """Images have no text; the vocabulary is that of the labels."""
@@ -183,20 +166,6 @@ class ImageData:
         return usage, f"{size}, and only the labels of the training data are predicted."
 
 
-def findings_of(unusable: list[UnusableItem]) -> tuple[Finding, ...]:
-    """The unusable images by kind, with the first of each."""
-    kinds = Counter(item.kind for item in unusable)
-    return tuple(
-        Finding(
-            kind,
-            count,
-            "skipped",
-            tuple([Example(item.place, item.text) for item in unusable if item.kind == kind][:EXAMPLES]),
-        )
-        for kind, count in kinds.items()
-    )
-
-
 def resolve(run: RunConfig) -> dict[str, object]:
     """The labels of the training data, where task.labels is "auto"."""
     config: ImageClassificationConfig = run.task
@@ -205,10 +174,10 @@ def resolve(run: RunConfig) -> dict[str, object]:
     data = ImageData(run)
     labels = data.collect_labels()
     if len(labels) < 2:
-        store = data.store("train")
+        store = data.splits.store("train")
         unusable = store.unusable if store is not None else []
-        found = f"{data.title('train')} has usable images of {len(labels)} label{'s' * (len(labels) != 1)}"
-        hint = f"the first image that cannot be used is {unusable[0].place}: it {unusable[0].text}" if unusable else None
+        found = f"{data.splits.title('train')} has usable images of {len(labels)} label{'s' * (len(labels) != 1)}"
+        hint = f"the first image that cannot be used is {unusable[0].place}: {unusable[0].text}" if unusable else None
         raise DataError(f"{found}; expected two or more", hint=hint)
     return {"task.labels": labels}
 
@@ -224,18 +193,5 @@ def format_examples(examples: Iterable[Any]) -> ExampleFile:
             raise DataError(
                 f"example {number} is {example!r:.60}; expected a tuple (label, image), the image a path or an array"
             )
-        writer.writerow([pair[0], image_name(pair[1], number)])
+        writer.writerow([pair[0], input_of(pair[1], number)])
     return ExampleFile(".csv", text.getvalue(), "file", data={"path": "path", "label": "label"})
-
-
-def image_name(image: Any, number: int) -> str:
-    """The absolute path of an image, or an array of bytes as a data URI."""
-    if isinstance(image, str | Path):
-        return str(image) if str(image).startswith("data:") else str(Path(image).expanduser().absolute())
-    values = np.asarray(image)
-    if values.dtype != np.uint8 or values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3)):
-        given = f"an array of type {values.dtype} and shape {values.shape}"
-        raise DataError(f"example {number} has {given}; expected uint8, (height, width) or (height, width, 1 or 3)")
-    kind = b"P6" if values.ndim == 3 and values.shape[2] == 3 else b"P5"
-    header = kind + b" %d %d 255\n" % (values.shape[1], values.shape[0])
-    return "data:image/x-portable-anymap;base64," + base64.b64encode(header + values.tobytes()).decode()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
-
 import numpy as np
 
-from heedful.data.image_files import ImageFormat, Pixels
+from heedful.data.image_files import ImageFormat, encode_png
 from heedful.data.shapes import SHAPES, draw_shape
 from heedful.tasks.base import Starter
 
@@ -58,16 +55,6 @@ warmup = 100
 
 COUNT = 40  # images of each shape
 FORM = ImageFormat(16, 16, 3)
-
-
-def encode_png(pixels: Pixels) -> bytes:
-    """A PNG file of an RGB image, (height, width, 3)."""
-    height, width = pixels.shape[:2]
-    rows = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)), axis=1)  # each with filter 0: none
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits per channel, RGB
-    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")]
-    packed = (struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
 def example_images() -> dict[str, bytes]:

@@ -1,6 +1,8 @@
 """Classification of images.
 
 loss = sum_c q_c (-log p(c))       label smoothing e: q_c = e / labels, and 1 - e more for the correct label
+
+With CutMix, an image has the labels of both images whose pixels it has, each with its share of the pixels.
 """
 
 from __future__ import annotations
@@ -81,13 +83,15 @@ class ImageClassificationTask:
 
     def objective(self, model: ImageModel, *tensors: Tensor) -> Objective:
         """The loss as a function of tensors only, those of an `ImageBatch`, which can be compiled or captured."""
-        pixels, labels = tensors
-        logits = model(pixels).float()
-        plain = functional.cross_entropy(logits, labels, reduction="sum")
-        smoothing = self.config.label_smoothing
-        total = functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing) if smoothing else plain
+        pixels, labels, mixed_labels, mixed_shares = tensors
+        logits, smoothing = model(pixels).float(), self.config.label_smoothing
+        losses = functional.cross_entropy(logits, labels, reduction="none", label_smoothing=smoothing)  # (images,)
+        if self.data.augment.cutmix:
+            mixed = functional.cross_entropy(logits, mixed_labels, reduction="none", label_smoothing=smoothing)
+            losses = torch.lerp(losses, mixed, mixed_shares)
+        plain = functional.cross_entropy(logits.detach(), labels, reduction="sum")
         count = labels.new_full((), len(labels))
-        return Objective(Loss(total, count), {"loss": Loss(plain.detach(), count)})
+        return Objective(Loss(losses.sum(), count), {"loss": Loss(plain, count)})
 
     def validate(self, model: ImageModel) -> Validation:
         figures = figures_of(logits_of(model, self.system, self.corpora.valid), self.corpora.valid)

@@ -94,16 +94,21 @@ class TextGenerator(Predictor):
         return generation_options(**own), self.search_config_from(search)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Continuation]:
-        chunks = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
-        return self.continue_chunks(chunks, generation_options(options.length, options.stop or ()), config)
+        chunks = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first)
+        return self.continue_chunks(chunks, generation_options(options.length, options.stop or ()), config, first)
 
     def continue_chunks(
-        self, chunks: Iterable[Sequence[str]], options: GenerationOptions, config: SearchConfig
+        self, chunks: Iterable[Sequence[str]], options: GenerationOptions, config: SearchConfig, first: int = 1
     ) -> Iterator[Continuation]:
-        for first, prompts in checked_chunks(chunks, check_prompt):
-            yield from generate(self.system, prompts, options, config, first=first - 1)
+        for number, prompts in checked_chunks(chunks, check_prompt, first):
+            yield from generate(self.system, prompts, options, config, first=number - 1)
 
     def job(self, text: str, *, number: int = 0, stream: bool = False, **options: Any) -> GenerationJob:
         return GenerationJob(self.system, text, *self.split_options(options), line=number, stream=stream)

@@ -6,18 +6,18 @@ Every epoch cuts the text into blocks at another offset and shuffles them; evalu
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.config.base import Size, ZeroOrCount, ZeroOrSize
+from heedful.config.base import Problem, Size, ZeroOrCount, ZeroOrSize
 from heedful.data.corpus_text import TextConfig
 from heedful.models.family import Architecture
 from heedful.nn.model import SequenceModel
-from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition
+from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition, vector_problems
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.language.data import TextData, TextSplits, format_examples
 from heedful.tasks.language.evaluate import evaluate_text
@@ -48,6 +48,9 @@ class LanguageConfig(TaskConfig):
     @property
     def metrics(self) -> Mapping[str, Direction]:
         return dict.fromkeys(("loss", "perplexity", "word_perplexity", "bits_per_character", "bits_per_byte"), "lower")
+
+    def problems_with(self, run: Any) -> list[Problem]:
+        return vector_problems(run.model, self.name)
 
 
 class BlockBatch(NamedTuple):

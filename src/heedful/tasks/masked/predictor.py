@@ -118,14 +118,19 @@ class MaskFiller(Predictor):
         return self.fill_chunks(iter(lambda: list(islice(remaining, CHUNK)), []), top)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[FilledText]:
         read = ([line.replace(ALIAS, MASK) for line in chunk] for chunk in chunks)
-        return self.fill_chunks(note_unknown_in_chunks(read, self.system.target_tokenizer, unknown), options.top)
+        return self.fill_chunks(note_unknown_in_chunks(read, self.system.target_tokenizer, unknown, first), options.top, first)
 
-    def fill_chunks(self, chunks: Iterable[Sequence[str]], top: int) -> Iterator[FilledText]:
-        for first, texts in checked_chunks(chunks, self.masked_text):
-            yield from self.fill(texts, first, top)
+    def fill_chunks(self, chunks: Iterable[Sequence[str]], top: int, first: int = 1) -> Iterator[FilledText]:
+        for number, texts in checked_chunks(chunks, self.masked_text, first):
+            yield from self.fill(texts, number, top)
 
     def masked_text(self, text: str, number: int) -> MaskedText:
         """A text with its tokens; an error if it is too long or has no mask."""

@@ -240,13 +240,20 @@ class Retriever(NearestTextPredictor):
         return self.retrieve(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), top, match)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[RetrievedAnswers]:
-        noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
-        return self.retrieve(noted, options.top, options.match)
+        noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first)
+        return self.retrieve(noted, options.top, options.match, first)
 
-    def retrieve(self, chunks: Iterable[Sequence[str]], top: int, match: Match | None) -> Iterator[RetrievedAnswers]:
-        for _, questions in checked_chunks(chunks, lambda line, number: check_question(line.split("\t"), number)):
+    def retrieve(
+        self, chunks: Iterable[Sequence[str]], top: int, match: Match | None, first: int = 1
+    ) -> Iterator[RetrievedAnswers]:
+        for _, questions in checked_chunks(chunks, lambda line, number: check_question(line.split("\t"), number), first):
             for question, answers in zip(questions, self.search_many(questions, top, match), strict=True):
                 yield RetrievedAnswers(question, answers, top > 1)
 

@@ -54,9 +54,15 @@ class SkipThought(Predictor):
         return self.embedder.predictions(texts)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: NoOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: NoOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[EmbeddedText]:
-        return self.embedder.embed(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown), None)
+        noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first)
+        return self.embedder.embed(noted, None, first)
 
     def sentences(self, split: str) -> Sentences:
         """The sentences of a split of the run's data."""

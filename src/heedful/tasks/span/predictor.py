@@ -100,12 +100,17 @@ class SpanExtractor(Predictor):
         return self.answers(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[ExtractedAnswer]:
-        return self.answers(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown))
+        return self.answers(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first), first)
 
-    def answers(self, chunks: Iterable[Sequence[Input]]) -> Iterator[ExtractedAnswer]:
-        for _, questions in checked_chunks(chunks, question_from):
+    def answers(self, chunks: Iterable[Sequence[Input]], first: int = 1) -> Iterator[ExtractedAnswer]:
+        for _, questions in checked_chunks(chunks, question_from, first):
             rows = self.encoded(questions).rows
             found = best_of_windows(rows, find_spans(self.extractor, self.system, self.spans, rows))
             for question, span in zip(questions, found, strict=True):

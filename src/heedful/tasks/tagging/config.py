@@ -5,38 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from heedful.config.base import Probability, Problem, refuse
+from heedful.config.base import Probability, Problem
 from heedful.evaluation.spans import follows, is_bio
 from heedful.models.family import Architecture
 from heedful.nn.crf import Allowed, Crf
 from heedful.nn.model import EncoderModel
-from heedful.tasks.base import TaskConfig
+from heedful.tasks.labels import CollectedLabelsConfig
 from heedful.tasks.tagging.model import TaggingModel
 from heedful.training.train_state import Direction
 
-MIN_LABELS = 2
 
-
-class TaggingConfig(TaskConfig):
+class TaggingConfig(CollectedLabelsConfig):
     architectures: ClassVar[tuple[Architecture, ...]] = ("encoder",)
     name: Literal["tagging"]
     """Task."""
-    labels: tuple[str, ...] | Literal["auto"] = "auto"
-    """The labels as in the data; auto: those of the training data."""
     crf: bool = False
     """A conditional random field over the labels of a sentence: transitions between labels are learned, and labels in BIO
     notation (O, B-…, I-…) are always valid."""
     head_dropout: Probability = 0.1
     """Dropout before the output layer."""
-
-    def model_post_init(self, context: Any) -> None:
-        if self.labels != "auto" and (len(set(self.labels)) != len(self.labels) or len(self.labels) < MIN_LABELS):
-            refuse([Problem("labels", f"given {list(self.labels)!r}, expected two or more that differ")])
-
-    @property
-    def known_labels(self) -> tuple[str, ...]:
-        """The labels; as many as there are at least, as long as they are not collected."""
-        return ("",) * MIN_LABELS if self.labels == "auto" else self.labels
 
     @property
     def has_spans(self) -> bool:

@@ -121,18 +121,24 @@ class Tagger(Predictor):
         return self.tag_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), split)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[TagPrediction]:
-        if self.tagged.features:
-            chunks = join_lines(chunks)
-        elif not self.tagged.reads_spelling:
-            chunks = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
-        return self.tag_chunks(chunks, options.split_punctuation)
+        if not self.tagged.features and not self.tagged.reads_spelling:
+            chunks = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown, first)
+        return self.tag_chunks(chunks, options.split_punctuation, first)
 
-    def tag_chunks(self, chunks: Iterable[Sequence[Input]], split_punctuation: bool) -> Iterator[TagPrediction]:
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return join_sentences(chunks) if self.tagged.features else iter(chunks)
+
+    def tag_chunks(self, chunks: Iterable[Sequence[Input]], split_punctuation: bool, first: int = 1) -> Iterator[TagPrediction]:
         if self.tagged.features and split_punctuation:
             raise ConfigError("split_punctuation has no effect on a run trained on numbers", hint="remove it")
-        for _, texts in checked_chunks(chunks, partial(self.words_of, split_punctuation)):
+        for _, texts in checked_chunks(chunks, partial(self.words_of, split_punctuation), first):
             yield from self.tag(texts)
 
     def tag(self, words: Sequence[list[Word]]) -> Iterator[TagPrediction]:
@@ -289,7 +295,7 @@ def sentence_losses(model: TaggingModel, batch: TagBatch, count: int) -> Tensor:
     return model.losses(logits, batch.labels)[:count]
 
 
-def join_lines(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+def join_sentences(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     """Yield texts of the lines between empty lines, from lines in chunks."""
     waiting: list[str] = []
     for chunk in chunks:

@@ -10,7 +10,7 @@ from pydantic import Field
 from heedful.config.base import NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, plain, refuse, unused
 from heedful.evaluation.metrics import METRICS
 from heedful.models.family import Architecture
-from heedful.tasks.base import RunConfig, TaskConfig
+from heedful.tasks.base import RunConfig, TaskConfig, vector_problems
 from heedful.tasks.translation.guided_alignment import guided_alignment_problems
 from heedful.tasks.translation.sequence_level import SequenceConfig
 from heedful.training.train_state import Direction
@@ -76,7 +76,7 @@ class TranslationConfig(TaskConfig):
         if self.r_drop and not is_stochastic(run):
             reason = "every dropout of the model is 0, so that both passes are identical"
             problems += unused(run, {"task.r_drop": reason})
-        return problems
+        return [*problems, *vector_problems(run.model, self.name)]
 
 
 def is_stochastic(run: RunConfig) -> bool:

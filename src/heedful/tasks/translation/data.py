@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from heedful.data.batching import temper_weights
 from heedful.data.check import check_data
 from heedful.data.encode import StoreOptions, open_store
 from heedful.data.links import AlignedCorpus, JoinedLinks, open_links
@@ -73,14 +74,15 @@ class TranslationData:
             open_store(corpus, tokenizers, options, dropped=dropped)
             for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
         ]
-        weights = tuple(corpus.weight for corpus in splits.train)
+        given = [corpus.weight for corpus in splits.train]
+        weights = given if self.data.temperature == 1 else temper_weights(list(map(len, stores)), given, self.data.temperature)
         links = None
         if self.config.guided_alignment:
             aligned = map(
                 AlignedCorpus, splits.train, stores, (corpus.total for corpus in report.corpora if corpus.split == "train")
             )
             links = JoinedLinks([open_links(corpus, tokenizers) for corpus in aligned])
-        return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio), links)
+        return Corpora(JoinedStore(stores), tuple(weights), examples_of(splits.valid, self.data.max_ratio), links)
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
         """A usage example and the limits of the model, for its card."""

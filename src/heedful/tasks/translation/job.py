@@ -1,55 +1,46 @@
-"""One text to translate, or one history to reply to, as a job of continuous batching."""
+"""One text to translate, history to reply to or image to describe, as a job of continuous batching."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from heedful.data.input_lines import refuse_too_long
 from heedful.search import Hypothesis, SearchConfig
 from heedful.tasks.decoding import Piece
 from heedful.tasks.system import System
 from heedful.tasks.translation.translate import (
     Candidate,
-    InputLine,
     attention_reader,
     empty_candidates,
     finish_piece,
     join_candidates,
     piece_config,
-    pieces_of_line,
 )
 
 UNFINISHED = "\ufffd"  # the replacement of a character whose last bytes are still missing
 
 
 class PairJob:
-    """A source and the candidates of its target; make: turns them into the prediction of the task; number:
-    of the line, which keys random numbers."""
+    """A source and the candidates of its target. text: of the source; parts: of the source, whose ids key random numbers;
+    make: turns text and candidates into the prediction of the task."""
 
     place = "this text"
 
     def __init__(
         self,
         system: System,
-        line: InputLine,
+        text: str,
+        parts: Sequence[Piece],
         config: SearchConfig,
         make: Callable[[str, list[Candidate]], Any],
         *,
-        number: int = 0,
         stream: bool = False,
     ) -> None:
-        refuse_too_long(line.text, "the text")
-        refuse_too_long(line.prefix, "the prefix")
-        self.system, self.text, self.make, self.asked = system, line.text, make, config
+        self.system, self.text, self.make, self.asked = system, text, make, config
         self.config = piece_config(config)
         self.watched = stream and config.method != "beam"  # the best hypothesis of a beam may change until the end
         self.reader = attention_reader(system, config)
-        ids = system.source_tokenizer.encode(line.text)
-        self.parts = pieces_of_line(system, line, ids, number)
-        self.parts = [
-            piece._replace(source_id=at, sampling=config.sampling(piece.source_id)) for at, piece in enumerate(self.parts)
-        ]
+        self.parts = [piece._replace(source_id=at, sampling=config.sampling(piece.source_id)) for at, piece in enumerate(parts)]
         self.candidates = [empty_candidates(config) for _ in self.parts]
         self.shown = ""  # what was streamed
         self.input_tokens, self.output_tokens = sum(len(part.ids) for part in self.parts), 0

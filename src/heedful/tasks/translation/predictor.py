@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from heedful.tasks.translation.evaluate import Evaluation, MetricOptions, Scored
 from heedful.tasks.translation.job import PairJob
 from heedful.tasks.translation.report import TranslationReport, report
 from heedful.tasks.translation.samples import pair_samples
-from heedful.tasks.translation.translate import InputLine, Translation, translate, translate_chunks
+from heedful.tasks.translation.translate import InputLine, Translation, line_pieces, translate, translate_chunks
 
 
 class Translator(PairPredictor):
@@ -52,18 +53,23 @@ class Translator(PairPredictor):
         return self.translations(texts, **options)
 
     def job(self, text: str, *, number: int = 0, stream: bool = False, prefix: str = "", **search: Any) -> PairJob:
-        line, config = InputLine(text, prefix), self.search_config_from(search)
-        return PairJob(self.system, line, config, Translation, number=number, stream=stream)
+        parts = line_pieces(self.system, InputLine(text, prefix), number)
+        return PairJob(self.system, text, parts, self.search_config_from(search), Translation, stream=stream)
 
     def predict_chunks(
-        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: PredictOptions,
+        unknown: dict[str, int],
+        first: int = 1,
     ) -> Iterator[Translation]:
         prefixes = None
         if options.prefixes is not None:
-            lines = read_texts(options.prefixes, may_be_empty=True)
-            prefixes = note_unknown(lines, self.system.target_tokenizer, unknown)
-        chunks = note_unknown_in_chunks(chunks, self.system.source_tokenizer, unknown)
-        return translate_chunks(self.system, chunks, config, prefixes)
+            lines = islice(read_texts(options.prefixes, may_be_empty=True), first - 1, None)
+            prefixes = note_unknown(lines, self.system.target_tokenizer, unknown, first)
+        chunks = note_unknown_in_chunks(chunks, self.system.source_tokenizer, unknown, first)
+        return translate_chunks(self.system, chunks, config, prefixes, first)
 
     def check_inputs(self, files: Sequence[Path], options: PredictOptions) -> None:
         """One prefix per line; streams are checked while they are read."""

@@ -88,11 +88,16 @@ def translate(
 
 
 def translate_chunks(
-    system: System, chunks: Iterable[Sequence[str]], config: SearchConfig, prefixes: Iterable[str] | None = None
+    system: System,
+    chunks: Iterable[Sequence[str]],
+    config: SearchConfig,
+    prefixes: Iterable[str] | None = None,
+    first: int = 1,
 ) -> Iterator[Translation]:
-    """`translate` for lines in chunks: the translations of a chunk are yielded before the next chunk is read."""
-    for first, given in checked_chunks(with_prefixes(chunks, prefixes), check_line):
-        yield from translate_chunk(system, given, config, first - 1)
+    """`translate` for lines in chunks: the translations of a chunk are yielded before the next chunk is read. first: the number
+    of the first line."""
+    for number, given in checked_chunks(with_prefixes(chunks, prefixes, first), check_line, first):
+        yield from translate_chunk(system, given, config, number - 1)
 
 
 class InputLine(NamedTuple):
@@ -100,10 +105,10 @@ class InputLine(NamedTuple):
     prefix: str  # that its translation must start with
 
 
-def with_prefixes(chunks: Iterable[Sequence[str]], prefixes: Iterable[str] | None) -> Iterator[list[InputLine]]:
-    """Yield each line with its prefix, in chunks; an error unless there is one for each line."""
+def with_prefixes(chunks: Iterable[Sequence[str]], prefixes: Iterable[str] | None, first: int = 1) -> Iterator[list[InputLine]]:
+    """Yield each line with its prefix, in chunks; an error unless there is one for each line; first: number of the first."""
     prefix_lines = None if prefixes is None else iter(prefixes)
-    number = 0
+    number = first - 1
     for chunk in chunks:
         given = [""] * len(chunk) if prefix_lines is None else list(islice(prefix_lines, len(chunk)))
         yield [InputLine(*line) for line in zip(chunk, given, strict=False)]
@@ -143,6 +148,13 @@ def pieces_of_line(system: System, line: InputLine, ids: list[int], number: int)
     ]
 
 
+def line_pieces(system: System, line: InputLine, number: int) -> list[Piece]:
+    """The pieces of one line; an error if it is too long."""
+    refuse_too_long(line.text, "the text")
+    refuse_too_long(line.prefix, "the prefix")
+    return pieces_of_line(system, line, system.source_tokenizer.encode(line.text), number)
+
+
 def split_line(system: System, line: str, ids: list[int]) -> list[tuple[str, list[int]]]:
     """The (text, ids) of a line, or of its parts where it is longer than `system.max_length`."""
     if len(ids) <= system.max_length:
@@ -166,10 +178,13 @@ def join_candidates(candidates: list[list[Candidate]], parts: list[str]) -> list
     ]
 
 
-def decode_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
-    """`config.n_best` candidates of each piece; pieces of similar length are searched together, longest first."""
+def decode_pieces(
+    system: System, pieces: Sequence[Piece], config: SearchConfig, decoder: Decoder | None = None
+) -> list[list[Candidate]]:
+    """`config.n_best` candidates of each piece; pieces of similar length are searched together, longest first. decoder:
+    default: that of texts."""
     candidates = [empty_candidates(config) for _ in pieces]
-    reader, decoder = attention_reader(system, config), pair_decoder(system)
+    reader, decoder = attention_reader(system, config), decoder or pair_decoder(system)
     index_of = {piece.source_id: i for i, piece in enumerate(pieces)}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
     for group in search_groups(decoder, ordered, config):

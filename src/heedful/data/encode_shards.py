@@ -1,0 +1,159 @@
+"""Encode a large corpus in shards, in several processes, and continue after an interruption.
+
+    pairs -> shards of SHARD pairs -> worker processes -> <key>.shards/shard-00000000, shard-00000001, … -> one store
+
+This process reads and checks the text; each worker (`encode_worker.py`) encodes a shard and writes it as a store of its own,
+which is complete or absent. Shards that are there are not encoded again. In the end they are concatenated: the store has the
+bytes that one process would have written. Memory is that of two shards for each worker, whatever the size of the corpus.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any, Self, cast
+
+import numpy as np
+
+from heedful.data.pairs import Pair
+from heedful.data.prefetch import prefetch
+from heedful.data.store import load_store
+from heedful.errors import DataError
+from heedful.storage.manifest import Damaged, write_manifest
+from heedful.storage.mapping import map_array
+from heedful.storage.writing import create
+
+SHARD = 200_000  # pairs
+
+
+class Worker:
+    """A process that encodes shards. It is not a child of `multiprocessing`, which would run the user's script again."""
+
+    def __init__(self, setup: bytes) -> None:
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "RAYON_NUM_THREADS": "1",  # the tokenizers of all workers share the cores
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [sys.executable, "-m", "heedful.data.encode_worker"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self.input, self.output = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
+        self._send(setup)
+
+    def encode(self, folder: Path, pairs: Sequence[Pair]) -> None:
+        """Write the store of a shard; an error of the worker is raised here."""
+        self._send(pickle.dumps((folder, [tuple(pair) for pair in pairs]), pickle.HIGHEST_PROTOCOL))
+        try:
+            error: BaseException | None = pickle.load(self.output)
+        except EOFError:
+            error = self._ended()
+        if error is not None:
+            raise error
+
+    def _send(self, content: bytes) -> None:
+        try:
+            self.input.write(content)
+            self.input.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _ended(self) -> DataError:
+        code = self.process.wait()
+        return DataError(
+            f"a process that encodes the data ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}",
+            hint="run the command again: it continues with the shards that are not encoded yet; signal 9 may mean that the "
+            "memory was full",
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.output.close()
+        with suppress(BrokenPipeError):
+            self.input.close()  # ends the worker
+        self.process.wait()
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def write_shards(work: Path, pairs: Iterable[Pair], setup: Any, processes: int | None = None) -> list[Path]:
+    """Write a store for each shard that is not in the folder yet; return the folders of all shards, in order.
+
+    setup: (encoders, options) of `write_store`"""
+    work.mkdir(parents=True, exist_ok=True)
+    packed = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
+    folders: list[Path] = []
+    lock, failed = Lock(), False
+
+    def missing() -> Iterator[tuple[Path, list[Pair]]]:
+        remaining = iter(pairs)
+        for number, shard in enumerate(iter(lambda: list(islice(remaining, SHARD)), [])):
+            folders.append(work / f"shard-{number:08d}")
+            if not is_complete(folders[-1]):
+                yield folders[-1], shard
+
+    with closing(prefetch(missing(), depth=1)) as shards:
+
+        def work_off() -> None:
+            nonlocal failed
+            worker: Worker | None = None
+            with ExitStack() as stack:
+                while True:
+                    with lock:
+                        item = None if failed else next(shards, None)
+                    if item is None:
+                        return
+                    try:
+                        worker = worker or stack.enter_context(Worker(packed))
+                        worker.encode(*item)
+                    except BaseException:
+                        failed = True
+                        raise
+
+        count = processes or cores()
+        with ThreadPoolExecutor(count, thread_name_prefix="encode") as threads:
+            for future in [threads.submit(work_off) for _ in range(count)]:
+                future.result()
+    return folders
+
+
+def is_complete(folder: Path) -> bool:
+    try:
+        load_store(folder)
+    except (OSError, Damaged):
+        return False
+    return True
+
+
+def concatenate_stores(folders: Sequence[Path], target: Path, about: dict[str, Any]) -> None:
+    """Write the concatenation of stores as one; about: `types` and `keeps_text` of their manifests."""
+    kinds = dict(zip(("source.values", "target.values"), about["types"], strict=True)) | {"lines": "int64", "overlong": "int64"}
+    ragged = ["source", "target"]
+    if about["keeps_text"]:
+        kinds["text.values"] = "uint8"
+        ragged.append("text")
+    for name, kind in kinds.items():
+        with create(target / name) as file:
+            for folder in folders:
+                map_array(folder / name, kind).tofile(file)
+    for side in ragged:
+        total = np.zeros(1, np.int64)
+        with create(target / f"{side}.offsets") as file:
+            total.tofile(file)
+            for folder in folders:
+                offsets = map_array(folder / f"{side}.offsets", "int64")
+                (offsets[1:] + total).tofile(file)
+                total = total + offsets[-1]
+    write_manifest(target, about)

@@ -1,0 +1,110 @@
+"""The files of an attention structure (`nn/structure.py`): a matrix of numbers, or a list of edges between positions.
+
+mask.npy       an array (positions, positions), written by numpy.save
+bias.csv       a line for each query, a number for each key, separated by commas or tabs
+edges.csv      two positions in each line, from 0; the first line may be a header
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.data.delimited import Row, read_rows
+from heedful.data.sources import find_path
+from heedful.errors import DataError
+from heedful.nn.structure import StructureConfig
+from heedful.storage.reading import read_bytes, unreadable
+
+Matrix = NDArray[np.float32]  # (positions, positions)
+
+
+def read_structure(config: StructureConfig) -> Matrix:
+    """The matrix of the file of a structure: of a mask, 1 where attention is allowed."""
+    assert config.file is not None and config.positions is not None, "the config requires both"
+    path = find_path(config.file)
+    if config.kind == "edges":
+        return read_edge_mask(path, config.positions, directed=config.directed)
+    matrix = read_array(path) if path.suffix == ".npy" else read_numbers(path)
+    return check_matrix(matrix, str(path), config.positions, is_mask=config.values == "mask")
+
+
+def read_array(path: Path) -> NDArray[np.float64]:
+    try:
+        found = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{path} is not an array of numbers: {error}", hint="write it with numpy.save") from error
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
+        kind = found.dtype if isinstance(found, np.ndarray) else "an archive"
+        raise DataError(f"{path} has values of type {kind}; expected numbers, or truth values")
+    return found.astype(np.float64)
+
+
+def read_numbers(path: Path) -> NDArray[np.float64]:
+    rows: list[list[float]] = []
+    for row in read_rows(path):
+        if rows and len(row.cells) != len(rows[0]):
+            raise DataError(f"{row.place} has {len(row.cells)} numbers; expected {len(rows[0])}, as in the first line")
+        rows.append([number_of(cell, row) for cell in row.cells])
+    return np.array(rows)
+
+
+def number_of(cell: str, row: Row) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise DataError(f"{row.place}: {cell!r:.40} is not a number; expected a number for each position") from None
+
+
+def check_matrix(matrix: NDArray[np.float64], name: str, positions: int, *, is_mask: bool) -> Matrix:
+    """An error for a matrix of another shape, with values that are not finite, or for a mask that is none."""
+    if matrix.shape != (positions, positions):
+        shape = " x ".join(map(str, matrix.shape)) or "a single number"
+        raise DataError(
+            f"{name} is {shape}; expected {positions} x {positions}, model.structure.positions",
+            hint="correct the file, or set model.structure.positions to its size",
+        )
+    wrong = ~np.isfinite(matrix)
+    if is_mask:
+        wrong |= (matrix != 0) & (matrix != 1)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        expected = "0 or 1" if is_mask else "a finite number"
+        hint = 'set model.structure.values = "bias" if the numbers are added to the scores' if is_mask else None
+        raise DataError(f"{name} has {matrix[row, column]:g} in row {row}, column {column}; expected {expected}", hint=hint)
+    if is_mask and not matrix.any(1).all():
+        empty = int(np.flatnonzero(~matrix.any(1))[0])
+        raise DataError(
+            f"{name} allows position {empty} no attention: its row has no 1; expected at least one",
+            hint="let every position attend to itself",
+        )
+    return matrix.astype(np.float32)
+
+
+def read_edge_mask(path: Path, positions: int, *, directed: bool) -> Matrix:
+    """Edges and all positions themselves; the second position of an edge attends to the first."""
+    mask = np.eye(positions, dtype=np.float32)
+    for number, row in enumerate(read_rows(path)):
+        if len(row.cells) != 2:
+            raise DataError(f"{row.place} has {len(row.cells)} columns; expected 2, the positions of an edge")
+        if number == 0 and not any(cell.lstrip("-").isdecimal() for cell in row.cells):
+            continue  # a header
+        first, second = (position_of(cell, row, positions) for cell in row.cells)
+        mask[second, first] = 1
+        if not directed:
+            mask[first, second] = 1
+    return mask
+
+
+def position_of(cell: str, row: Row, positions: int) -> int:
+    if not cell.isdecimal() or int(cell) >= positions:
+        raise DataError(
+            f"{row.place}: {cell!r:.40} is no position; expected a number from 0 to {positions - 1}",
+            hint="correct the edge, or set model.structure.positions to the number of positions",
+        )
+    return int(cell)

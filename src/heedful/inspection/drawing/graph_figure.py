@@ -1,0 +1,108 @@
+"""A graph: nodes as boxes shaded by probability, edges as lines whose width and color are a weight.
+
+The layout is by forces (Fruchterman and Reingold, 1991): neighbors attract each other, d^2 / k, and all nodes repel, k^2 / d.
+It starts from a spiral and uses no random numbers, so that the same graph always has the same picture.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from heedful.inspection.drawing.figure import (
+    DARK,
+    EDGE,
+    INSIDE,
+    SMALL,
+    Figure,
+    Heatmap,
+    Label,
+    Mark,
+    Polyline,
+    add_caption,
+    color,
+    color_scale,
+    text_width,
+)
+from heedful.inspection.drawing.text_heatmap import printable_token
+
+ROUNDS = 200  # of the layout
+GRAVITY = 0.3  # keeps parts that are not connected together
+SPACING = 96.0  # pixels between nodes, about
+BOX, GAP = 34.0, 2.0  # height of a node, and the distance of lines from it
+PALEST, THINNEST, WIDEST = 0.25, 1.0, 7.0  # of lines: share of the color scale, and width in pixels
+
+
+class DrawnNode(NamedTuple):
+    name: str
+    label: str
+    probability: float
+
+
+class DrawnEdge(NamedTuple):
+    first: int
+    second: int
+    weight: float
+
+
+def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str, captions: Sequence[str]) -> Figure:
+    """The colors of lines are relative to the largest weight."""
+    side = SPACING * max(math.sqrt(len(nodes)), 2.0)
+    places = layout(len(nodes), [(edge.first, edge.second) for edge in edges]) * side
+    texts = [(printable_token(node.name), printable_token(node.label)) for node in nodes]
+    widths = [max(text_width(name), text_width(label, SMALL)) + 12 for name, label in texts]
+    left, top = EDGE + max(widths) / 2, 2 * EDGE + 20
+    at = [(left + float(x), top + float(y)) for x, y in places]
+    most = max((edge.weight for edge in edges), default=1.0) or 1.0
+    marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
+    for edge in sorted(edges, key=lambda edge: edge.weight):  # strong lines above weak ones
+        share = edge.weight / most
+        shade = "#{:02x}{:02x}{:02x}".format(*color(PALEST + (1 - PALEST) * share, "blue"))
+        line = between_boxes(at[edge.first], at[edge.second], (widths[edge.first], widths[edge.second]))
+        marks += [Polyline(line, shade, THINNEST + (WIDEST - THINNEST) * share)] if line else []
+    for (x, y), (name, label), width, node in zip(at, texts, widths, nodes, strict=True):
+        value, ink = torch.tensor([[node.probability]]), INSIDE[node.probability > DARK]
+        marks.append(Heatmap(x - width / 2, y - BOX / 2, width, BOX, value, 1.0, "blue", ([name], [label])))
+        marks += [Label(x, y - 7, name, anchor="middle", color=ink), Label(x, y + 8, label, SMALL, "middle", color=ink)]
+    bottom = top + side + BOX + 24
+    full = max(left + side + max(widths) / 2 + EDGE, 2 * EDGE + text_width(title, 15), left + 240)
+    return add_caption(Figure(title, full, bottom + 34, marks + color_scale(EDGE, bottom + 8, 1.0, "blue")), captions)
+
+
+def between_boxes(
+    start: tuple[float, float], end: tuple[float, float], widths: tuple[float, float]
+) -> list[tuple[float, float]]:
+    """The part of a line between two centers that is outside of their boxes; empty: they touch."""
+    (x, y), (u, v) = start, end
+    across, down = max(abs(u - x), 1e-9), max(abs(v - y), 1e-9)
+    first, second = (min((width / 2 + GAP) / across, (BOX / 2 + GAP) / down) for width in widths)  # shares of the line
+    if first + second >= 1:
+        return []
+    return [(x + first * (u - x), y + first * (v - y)), (u - second * (u - x), v - second * (v - y))]
+
+
+def layout(count: int, edges: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+    """The place of each node in the unit square: (nodes, 2)."""
+    angles = 2 * np.pi * np.arange(count) * 0.381966  # neighbors in the list start apart: the golden angle
+    places = 0.5 + 0.5 * np.sqrt((np.arange(count)[:, None] + 0.5) / count) * np.stack((np.cos(angles), np.sin(angles)), 1)
+    if count == 1:
+        return np.full((1, 2), 0.5)
+    near = np.zeros((count, count))
+    for first, second in edges:
+        near[first, second] = near[second, first] = first != second
+    ideal = 0.9 / math.sqrt(count)
+    for step in range(ROUNDS):
+        apart = places[:, None] - places[None]  # (nodes, nodes, 2)
+        distance = np.maximum(np.sqrt((apart**2).sum(-1)), 1e-3)
+        force = ideal**2 / distance**2 - near * distance / ideal  # of a vector of length 1, times the distance
+        move = (apart * force[..., None]).sum(1) - GRAVITY * (places - 0.5)
+        size = np.maximum(np.sqrt((move**2).sum(-1, keepdims=True)), 1e-9)
+        places = places + move / size * np.minimum(size, 0.1 * (1 - step / ROUNDS))
+    low, high = places.min(0), places.max(0)
+    scaled: NDArray[np.float64] = (places - low) / np.maximum(high - low, 1e-9)
+    return scaled

@@ -1,0 +1,138 @@
+"""The time, memory, communication and cost of a run on many devices, from figures measured on one.
+
+N = nodes x gpus ranks share the global batch of the recipe, which does not depend on N. Per step and rank:
+
+    compute       seconds per step of one device / N
+    DDP           gradients, G bytes: all-to-all and all-gather, 2 (N - 1) / N x G bytes sent
+    FSDP          all-gather of the weights, W bytes, in the forward and the backward pass, reduce-scatter of the gradients:
+                  (N - 1) / N x (2 W + G) bytes sent
+    step          compute + communication; the exchanges of DDP begin when the backward pass has ended, those of FSDP are
+                  counted in full although a part of them overlaps with it
+
+Of the bytes that a rank sends, (gpus - 1) / (N - 1) stay inside its node; both links are used at the same time, and the slower
+one decides. Every exchange also waits for the latency of N - 1 messages. Weights, gradients and exchanges are fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Strategy = Literal["ddp", "fsdp"]
+STRATEGIES: tuple[Strategy, ...] = ("ddp", "fsdp")
+GIGA = 1e9
+
+
+class Cluster(NamedTuple):
+    nodes: int
+    gpus: int  # of a node
+    node_link: float = 400.0  # GB/s that a GPU sends inside its node: NVLink of an H200 is 450, less its overhead
+    network_link: float = 40.0  # GB/s that a GPU sends to other nodes: 400 Gbit/s are 50, less its overhead
+    latency: float = 5e-6  # seconds of a message
+    price: float = 0.0  # of a GPU for an hour
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.gpus
+
+
+class Measured(NamedTuple):
+    """Figures of one device, as `runs/plan.py` measures them."""
+
+    seconds_per_step: float
+    steps: int
+    weight_bytes: int
+    optimizer_bytes: int
+    average_bytes: int  # of the moving average; 0: none
+    peak_bytes: int  # of all memory
+
+    @property
+    def state_bytes(self) -> int:
+        """Weights, gradients, optimizer state and moving average."""
+        return 2 * self.weight_bytes + self.optimizer_bytes + self.average_bytes
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        return self.weight_bytes + self.optimizer_bytes + self.average_bytes
+
+
+def bytes_sent(weights: int, strategy: Strategy, ranks: int) -> float:
+    """Per step and rank."""
+    exchanged = 2 * weights if strategy == "ddp" else 3 * weights
+    return exchanged * (ranks - 1) / ranks
+
+
+def communication_seconds(weights: int, strategy: Strategy, cluster: Cluster) -> float:
+    """Per step."""
+    ranks = cluster.ranks
+    if ranks == 1:
+        return 0.0
+    sent = bytes_sent(weights, strategy, ranks)
+    inside = sent * (cluster.gpus - 1) / (ranks - 1)
+    transfer = max(inside / (cluster.node_link * GIGA), (sent - inside) / (cluster.network_link * GIGA))
+    exchanges = 2 if strategy == "ddp" else 3
+    return transfer + exchanges * (ranks - 1) * cluster.latency
+
+
+def memory_bytes(measured: Measured, strategy: Strategy, ranks: int) -> float:
+    """Per rank. Activations and all else are what one device used beyond the state, divided by the ranks like the batch."""
+    rest = max(0, measured.peak_bytes - measured.state_bytes) / ranks
+    if ranks == 1:
+        return measured.state_bytes + rest
+    if strategy == "ddp":
+        return measured.state_bytes + 2 * measured.weight_bytes + rest  # gradients to send, and those received
+    return measured.state_bytes / ranks + rest  # and the weights of one block at a time, which is not counted
+
+
+class Scaled(NamedTuple):
+    """A run on a cluster."""
+
+    strategy: Strategy
+    ranks: int
+    seconds_per_step: float
+    communication_seconds_per_step: float
+    efficiency: float  # share of the step that is computation
+    training_seconds: float
+    memory_bytes_per_rank: float
+    sent_bytes_per_step_and_rank: float
+    checkpoint_bytes: int
+    gpu_hours: float
+    cost: float
+
+
+def scale(measured: Measured, cluster: Cluster, strategy: Strategy) -> Scaled:
+    ranks = cluster.ranks
+    compute, exchange = measured.seconds_per_step / ranks, communication_seconds(measured.weight_bytes, strategy, cluster)
+    seconds = (compute + exchange) * measured.steps
+    hours = seconds / 3600 * ranks
+    return Scaled(
+        strategy,
+        ranks,
+        compute + exchange,
+        exchange,
+        compute / (compute + exchange),
+        seconds,
+        memory_bytes(measured, strategy, ranks),
+        bytes_sent(measured.weight_bytes, strategy, ranks),
+        measured.checkpoint_bytes,
+        hours,
+        hours * cluster.price,
+    )
+
+
+def scale_plan(facts: Mapping[str, Any], cluster: Cluster) -> list[Scaled]:
+    """The run on one device, on one node and on the whole cluster, by both strategies. facts: of `runs.plan.measure`."""
+    measured = Measured(
+        facts["seconds_per_step"],
+        facts["steps"],
+        facts["weight_bytes"],
+        facts["optimizer_bytes"],
+        facts["average_bytes"],
+        facts["peak_memory_bytes"],
+    )
+    sizes = dict.fromkeys([(1, 1), (1, cluster.gpus), (cluster.nodes, cluster.gpus)])
+    return [
+        scale(measured, cluster._replace(nodes=nodes, gpus=gpus), strategy)
+        for nodes, gpus in sizes
+        for strategy in (STRATEGIES if nodes * gpus > 1 else STRATEGIES[:1])
+    ]

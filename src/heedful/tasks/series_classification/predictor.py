@@ -1,0 +1,205 @@
+"""A trained classifier of series: heedful.load("runs/toys-toy-gaits").predict([[[0.1, …], …]]) -> ["walking"]."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
+from heedful.data.labeled_series import parse_cell, refuse_long, split_cells
+from heedful.data.series import join_tables
+from heedful.errors import ConfigError, DataError
+from heedful.evaluation.labels import softmax
+from heedful.search import SearchConfig
+from heedful.tasks.classification.report import ClassificationReport
+from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult
+from heedful.tasks.series_classification.command import EvaluateOptions
+from heedful.tasks.series_classification.config import SeriesClassificationConfig
+from heedful.tasks.series_classification.data import EncodedSeries, LabeledSeriesData, SeriesBatch, as_steps
+from heedful.tasks.series_classification.evaluate import figures_of, logits_of, report
+from heedful.tasks.series_classification.model import SeriesModel
+
+Frames = NDArray[np.float32]  # (steps, variables)
+Input = Any  # a comma-separated table or a JSON object as text, a dictionary of columns, or a list of steps
+
+
+class SeriesPrediction(NamedTuple):
+    """The probability of each label of a series."""
+
+    steps: int
+    probabilities: dict[str, float]
+    label: str  # the most probable
+
+    @property
+    def text(self) -> str:
+        return self.label
+
+    def rows(self) -> list[str]:
+        return [self.label]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"label": self.label, "probabilities": self.probabilities, "steps": self.steps}
+
+
+class SeriesClassifier(Predictor):
+    """A trained model that classifies series. A series is a list of steps, each a list of numbers, or a table."""
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+
+    @property
+    def classifier(self) -> SeriesModel:
+        """The model with its head."""
+        return cast(SeriesModel, self.model)
+
+    @property
+    def config(self) -> SeriesClassificationConfig:
+        config: SeriesClassificationConfig = self.run.task
+        return config
+
+    @property
+    def labeled(self) -> LabeledSeriesData:
+        return LabeledSeriesData(self.run)
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        return ["series"]
+
+    def predict(self, inputs: Any, **options: Any) -> Any:
+        """The most probable label of one table, or of each of a list of series."""
+        is_one = isinstance(inputs, str | Mapping)
+        outputs = [prediction.text for prediction in self.predictions([inputs] if is_one else inputs, **options)]
+        return outputs[0] if is_one else outputs
+
+    def predict_proba(self, inputs: Sequence[Input]) -> list[dict[str, float]]:
+        """The probability of each label, for each series."""
+        return [prediction.probabilities for prediction in self.predictions(inputs)]
+
+    def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[SeriesPrediction]:
+        if options:
+            raise ConfigError(f"given {next(iter(options))!r}, but the classification of series has no options")
+        remaining = iter(texts)
+        return self.predict_windows(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
+
+    def predict_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        config: SearchConfig,
+        options: Any,
+        unknown: dict[str, int],
+        first: int = 1,
+    ) -> Iterator[SeriesPrediction]:
+        return self.predict_windows(chunks, first)
+
+    def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        return join_tables(chunks)
+
+    def predict_windows(self, windows: Iterable[Sequence[Input]], first: int = 1) -> Iterator[SeriesPrediction]:
+        """The predictions of each window of series, in order."""
+        labels = self.config.known_labels
+        for _, found in checked_chunks(windows, self.read_input, first):
+            if not found:
+                continue
+            series = EncodedSeries([torch.from_numpy(one) for one in found], np.zeros(len(found), np.int64))
+            for frames, row in zip(found, softmax(logits_of(self.classifier, self.system, series)), strict=True):
+                probabilities = dict(zip(labels, row.tolist(), strict=True))
+                yield SeriesPrediction(len(frames), probabilities, labels[int(row.argmax())])
+
+    def read_input(self, given: Input, number: int) -> Frames:
+        """The steps of an input; DataError if it is no series."""
+        place, names = f"text {number}", self.config.variables
+        assert names != "auto", "the columns are known after training"
+        if isinstance(given, str):
+            for line in given.split("\n"):
+                refuse_too_long(line, place)
+            frames = self.read_object(given, place) if given.lstrip().startswith("{") else self.read_table(given, place)
+        elif isinstance(given, Mapping):
+            frames = self.read_columns(given, place)
+        else:
+            steps = as_steps(given)
+            if steps is None or steps.shape[1] != len(names):
+                raise DataError(f"{place} is {given!r:.60}; expected a list of steps, each of {len(names)} finite numbers")
+            frames = steps
+        refuse_long(self.run.data, len(frames), place)
+        return frames
+
+    def read_table(self, text: str, place: str) -> Frames:
+        """The steps of a comma-separated table; other columns than the variables are left out."""
+        columns: list[str] = []
+        rows: list[list[float]] = []
+        order: list[int] = []
+        for number, line in enumerate(text.split("\n"), start=1):
+            if not line.strip():
+                continue
+            where = f"{place} line {number}"
+            cells = split_cells(line.encode(), number, where)
+            if not columns:
+                columns, order = cells, self.labeled.order(cells, place)
+                continue
+            if len(cells) != len(columns):
+                raise DataError(f"{where} has {len(cells)} columns; expected {len(columns)}, as in the first line")
+            rows.append([parse_cell(cells[at], columns[at], where) for at in order])
+        if not rows:
+            raise DataError(f"{place} has no rows; expected a line for each step")
+        return np.array(rows, np.float32)
+
+    def read_object(self, text: str, place: str) -> Frames:
+        try:
+            columns = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"{place} is not JSON: {error}; expected an object with a list for each column") from None
+        return self.read_columns(columns, place)
+
+    def read_columns(self, columns: Mapping[str, Any], place: str) -> Frames:
+        """The steps of columns of equal length."""
+        names = self.config.variables
+        for name in names:
+            if not isinstance(columns.get(name), Sequence | np.ndarray) or isinstance(columns[name], str):
+                raise DataError(f"{place} has no list {name!r}; expected a list for each of: {', '.join(names):.200}")
+        lengths = {len(columns[name]) for name in names}
+        if len(lengths) > 1 or 0 in lengths:
+            raise DataError(f"{place} has lists of {sorted(lengths)} values; expected as many in each, and at least one")
+        rows = zip(*(columns[name] for name in names), strict=True)
+        found = [
+            [parse_cell(str(cell), name, f"{place} row {at}") for name, cell in zip(names, row, strict=True)]
+            for at, row in enumerate(rows, start=1)
+        ]
+        return np.array(found, np.float32)
+
+    def evaluate(self, split: str = "test") -> dict[str, float]:
+        """The metrics of a validation on a split of the run's data."""
+        series = self.labeled.series(split)
+        figures = figures_of(logits_of(self.classifier, self.system, series), series)
+        return {name: figure.statistics.value() for name, figure in figures.items()}
+
+    def report(self, split: str | None, options: EvaluateOptions, *, load: Loader, search: Searcher) -> ClassificationReport:
+        name = split or "test"
+        series = self.labeled.series(name)
+        return report(self.classifier, self.system, series, self.config.known_labels, name, options)
+
+    def validate(self) -> ValidationResult:
+        return ValidationResult(self.evaluate("valid"), None, None, {})
+
+    def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
+        """Of the first `count` series of the training data."""
+        series, size = self.labeled.series("train"), self.run.data.batch
+        most = min(count, len(series.labels))
+        for at in range(0, most, size):
+            batch = series.batch(range(at, min(at + size, most))).to(self.system.device)
+            yield partial(series_losses, self.classifier, batch)
+
+    def unknown_words(self, text: str) -> list[str]:
+        return []  # a series has none
+
+
+def series_losses(model: SeriesModel, batch: SeriesBatch) -> Tensor:
+    """-log p of the label of each series, (series,)."""
+    return functional.cross_entropy(model(batch.vectors, batch.mask).float(), batch.labels, reduction="none")

@@ -1,0 +1,122 @@
+"""An update that several ranks share equals the update of one process, for every task and every family."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ranked import exit_codes, start_ranks
+from tiny import tiny_config
+from tiny_tasks import write_tiny_recipe
+from torch.testing import assert_close
+
+from heedful.config.base import plain
+from heedful.config.toml import write_value
+from heedful.models import ENCODERS, MODELS
+from heedful.runs import auto, build
+from heedful.runs.config import read_run
+from heedful.runs.train import make_trainer, prepare_data
+from heedful.tasks import TASKS, find_task
+from heedful.training.loop import Trainer
+from heedful.training.progress import NoProgress
+from heedful.training.ranks import Group, Ranks
+from heedful.training.update import backward
+
+RANKS = 3
+
+
+class OneOf(Ranks):
+    """A rank that exchanges nothing: gradients of all ranks are added in one process."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
+def tiny_trainer(task: str, folder: Path, *overrides: str, ranks: Ranks | None = None) -> Trainer:
+    """The trainer of a tiny run, with dropout turned off."""
+    config = read_run(write_tiny_recipe(task, folder), list(overrides)).config
+    device = torch.device("cpu")
+    config = auto.resolve(config, device)
+    data = build.data_of(config)
+    encoded = prepare_data(config, folder, data, data.check())
+    trainer = make_trainer(config, folder, *encoded, device, NoProgress(folder / "metrics.jsonl", report_every=1), ranks)
+    trainer.model.eval()
+    return trainer
+
+
+def first_batches(trainer: Trainer, count: int) -> list[Any]:
+    with closing(trainer.task.stream(0, 0)) as stream:
+        return [next(stream).batch for _ in range(count)]
+
+
+def gradient(
+    trainer: Trainer, batches: list[Any], ranks: list[Ranks], parts: int
+) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    """The sums over ranks of the gradients and of the reported losses."""
+    trainer.model.zero_grad()
+    losses: dict[str, float] = {}
+    for rank in ranks:
+        report = backward(trainer.gradients._replace(ranks=rank), batches, parts, seed=1, step=1, scale=1.0)
+        for name, loss in report.items():
+            for kind, value in (("total", loss.total), ("count", loss.count)):
+                losses[f"{name} {kind}"] = losses.get(f"{name} {kind}", 0.0) + float(value)
+    named = {name: parameter.grad for name, parameter in trainer.model.named_parameters()}
+    return {name: grad.clone() for name, grad in named.items() if grad is not None}, losses
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_gradients_of_all_ranks_add_up_to_that_of_the_batch(task: str, tmp_path: Path) -> None:
+    trainer = tiny_trainer(task, tmp_path)
+    batches = first_batches(trainer, 2)
+    parts = RANKS if find_task(task).config.compares_rows else 1  # its examples are compared within their part
+    whole, whole_losses = gradient(trainer, batches, [Ranks()], parts)
+    shared, shared_losses = gradient(trainer, batches, [OneOf(rank, RANKS) for rank in range(RANKS)], 1)
+    assert len(trainer.task.split(batches[0], RANKS)) > 1 and any(bool(grad.any()) for grad in whole.values())
+    assert shared.keys() == whole.keys()
+    assert_close(shared, whole, atol=1e-6, rtol=1e-4)
+    assert shared_losses == pytest.approx(whole_losses, rel=1e-5)
+
+
+def first_step(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """The whole weights after one update."""
+    trainer.model.eval()  # without dropout
+    with closing(trainer.task.stream(0, 0)) as stream:
+        trainer.update([next(stream), next(stream)])
+    weights = trainer.weights.state_dict()
+    return dict(weights) if trainer.shards is None else trainer.shards.gather(weights)
+
+
+SUBTRACTED = ["training.optimizer={name='sgd'}", "training.schedule={name='constant', learning_rate=1.0, warmup=1}"]
+TASK_OF = {"encoder-decoder": "translation", "decoder": "language", "encoder": "classification"}
+
+
+def compare_families(folder: Path) -> None:
+    """Called on every rank: update every family with sharded weights, and on rank 0 also alone."""
+    group = Group(torch.device("cpu"), sharded=True)
+    wrong: dict[str, float] = {}
+    for family in [*MODELS, *ENCODERS]:
+        config: Any = tiny_config(family, {})
+        where = folder / f"{family}-{group.rank}"
+        where.mkdir()
+        overrides = [*SUBTRACTED, f"model={write_value(plain(config) | {'family': family})}"]
+        task = TASK_OF[config.architecture]
+        sharded = first_step(tiny_trainer(task, where, "training.distributed=fsdp", *overrides, ranks=group))
+        if group.first:
+            trainer = tiny_trainer(task, where, *overrides)
+            initial = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+            alone = first_step(trainer)
+            assert sum(float((alone[name] - weight).norm()) for name, weight in initial.items()) > 0.1
+            wrong |= {
+                f"{family} {name}": float((sharded[name] - weight).abs().max())
+                for name, weight in alone.items()
+                if not torch.allclose(sharded[name], weight, atol=1e-5, rtol=1e-5)
+            }
+    assert not wrong, wrong
+
+
+def test_an_update_of_sharded_weights_equals_that_of_whole_ones(tmp_path: Path) -> None:
+    """For every family; which weights are gathered together depends on how it uses them."""
+    assert exit_codes(start_ranks(2, lambda: compare_families(tmp_path))) == [0, 0]

@@ -1,0 +1,99 @@
+"""A store that is built in shards by several processes has the bytes of one that is built at once, whatever interrupts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from workshop import reversed_pairs
+
+from heedful.data import encode_shards
+from heedful.data.encode import StoreOptions, open_store
+from heedful.data.encode_shards import Worker
+from heedful.data.pairs import Pair
+from heedful.data.sources import CorpusConfig
+from heedful.errors import DataError
+from heedful.storage.manifest import NAME
+from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+from heedful.text.train import train_tokenizer
+
+OPTIONS = StoreOptions(max_length=6, keep_text=True)  # some pairs are longer
+LINES = 95
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> CorpusConfig:
+    (tmp_path / "pairs.tsv").write_text(reversed_pairs(LINES, 3))
+    return CorpusConfig(tsv=str(tmp_path / "pairs.tsv"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    lines = [cell for line in reversed_pairs(50, 1).splitlines() for cell in line.split("\t")]
+    return train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines, [])
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    (store,) = (path for path in (folder / "tokens").iterdir() if path.is_dir())
+    return {path.name: path.read_bytes() for path in sorted(store.iterdir())}
+
+
+def test_shards_are_concatenated_to_the_store_that_one_process_writes(
+    tmp_path: Path, corpus: CorpusConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped = np.array([3, 40])
+    whole = open_store(corpus, (tokenizer, tokenizer), OPTIONS, dropped=dropped, cache=tmp_path / "whole")
+    monkeypatch.setattr(encode_shards, "SHARD", 20)
+    store = open_store(corpus, (tokenizer, tokenizer), OPTIONS, dropped=dropped, cache=tmp_path / "shards")
+    assert files_of(tmp_path / "shards") == files_of(tmp_path / "whole")
+    assert NAME in files_of(tmp_path / "shards")
+    assert len(store) == len(whole) and 0 < len(store) == LINES - 2 - len(store.overlong) < LINES - 2
+    assert [store.text(at) for at in range(len(store))] == [whole.text(at) for at in range(len(whole))]
+
+
+def test_a_build_that_was_interrupted_continues_with_the_missing_shards(
+    tmp_path: Path, corpus: CorpusConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode_shards, "SHARD", 20)
+    monkeypatch.setattr(encode_shards, "cores", lambda: 1)
+    encode = Worker.encode
+    encoded: list[str] = []
+
+    def killed(worker: Worker, folder: Path, pairs: list[Pair]) -> None:
+        if len(encoded) == 2:
+            os.kill(worker.process.pid, signal.SIGKILL)
+        encode(worker, folder, pairs)
+        encoded.append(folder.name)
+
+    monkeypatch.setattr(Worker, "encode", killed)
+    with pytest.raises(DataError, match="a process that encodes the data ended with signal 9"):
+        open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "cache")
+    (work,) = (tmp_path / "cache" / "tokens").glob("*.shards")
+    damaged = work / "shard-00000001" / "lines"
+    damaged.chmod(0o644)
+    damaged.write_bytes(damaged.read_bytes()[:-8])  # detected, and encoded again
+    encoded[:] = ["the third one is not killed again"] * 3
+    open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "cache")
+    assert encoded[3:] == [f"shard-0000000{number}" for number in (1, 2, 3, 4)]
+    assert not work.exists()
+    monkeypatch.setattr(encode_shards, "SHARD", 1000)
+    open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "whole")
+    assert files_of(tmp_path / "cache") == files_of(tmp_path / "whole")
+
+
+def test_an_error_while_reading_is_raised_after_the_shards_before_it(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode_shards, "SHARD", 2)
+
+    def broken() -> Iterator[Pair]:
+        yield from (Pair(number, "w1", "w2") for number in range(1, 4))
+        raise DataError("line 4 cannot be read")
+
+    with pytest.raises(DataError, match="line 4 cannot be read"):
+        encode_shards.write_shards(tmp_path / "work", broken(), ((tokenizer, tokenizer), OPTIONS), processes=1)
+    assert (tmp_path / "work" / "shard-00000000").is_dir()

@@ -1,0 +1,179 @@
+"""Bulk prediction: killed at any instant and started again, every input is predicted once, with the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from workshop import heed, reversed_pairs, start_heed, write_recipe
+
+import heedful
+from heedful.storage import parts, writing
+from heedful.text.tokenizer import Tokenizer
+
+LINES = 100
+MOMENTS = {"before": 1, "torn": 0, "written": 1, "after": 0}  # where a process is killed, and commits before that
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, inputs and the output of `heed predict` for them, undisturbed."""
+    folder = tmp_path_factory.mktemp("bulk")
+    assert heed("train", write_recipe(folder), "training.steps=2", "--run", folder / "run") == 0
+    lines = [line.split("\t")[0] for line in reversed_pairs(LINES, 5).splitlines()]
+    lines[17] = ""  # an empty line has an output too
+    (folder / "inputs.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def plain_output(folder: Path, capfd: pytest.CaptureFixture[str], *options: str) -> bytes:
+    capfd.readouterr()
+    assert heed("predict", folder / "run", folder / "inputs.txt", *options) == 0
+    return capfd.readouterr().out.encode()
+
+
+def kill_at(commit: int, moment: str) -> Callable[[], None]:
+    """Make a process kill itself at a commit: before it, after the temporary file is written, or after it is renamed."""
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def prepare() -> None:
+        calls = iter(range(commit + 1))
+
+        def replace_bytes(path: Path, content: bytes) -> None:
+            last = next(calls) == commit
+            if last and moment == "before":
+                die()
+            if last and moment == "written":
+                writing.write_bytes(writing.temporary_beside(path), content)
+                die()
+            if last and moment == "torn":
+                writing.write_bytes(writing.temporary_beside(path), content[: len(content) // 2])
+                die()
+            writing.replace_bytes(path, content)
+            if last:
+                die()
+
+        vars(parts)["replace_bytes"] = replace_bytes
+
+    return prepare
+
+
+@pytest.mark.parametrize("options", [(), ("--json", "-s", "method=sample")], ids=["beam", "sampling"])
+def test_shards_killed_at_every_moment_of_a_commit_give_the_bytes_of_an_undisturbed_run(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    def command(name: str, *more: str) -> list[str | Path]:
+        output = ("--output", tmp_path / name, "--commit-every", "16")
+        return ["predict", folder / "run", folder / "inputs.txt", *output, *options, *more]
+
+    assert heed(*command("whole")) == 0
+    for number in (2, 3, 1):
+        for moment in MOMENTS if number == 2 else ("torn",):
+            process = start_heed(*command("out", "--shard", f"{number}/3"), before=kill_at(MOMENTS[moment], moment))
+            assert process.wait() == -signal.SIGKILL
+            assert heed("join", tmp_path / "out") == 3
+        assert heed(*command("out", "--shard", f"{number}/3")) == 0
+    assert heed("join", tmp_path / "out") == 0
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not list((tmp_path / "out.parts").glob(f"{writing.TEMPORARY}*"))
+    if not options:  # as texts, also those of other chunks; log-probabilities differ in their last digits
+        assert (tmp_path / "out").read_bytes() == plain_output(folder, capfd)
+
+
+def test_without_a_shard_all_is_predicted_and_joined_and_what_is_done_is_not_done_again(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    expected = plain_output(folder, capfd)
+    command: list[str | Path] = ["translate", folder / "run", folder / "inputs.txt", "--output", tmp_path / "out"]
+    assert heed(*command, "--shard", "2/2", "--commit-every", "64") == 0
+    assert heed(*command, "--commit-every", "64") == 0  # another number of shards does the rest
+    assert "shard 1/1: 64 of 100 inputs predicted, 36 were done before" in capfd.readouterr().err
+    assert (tmp_path / "out").read_bytes() == expected
+
+
+def test_prefixes_belong_to_their_lines_in_every_shard(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    prefixes = tmp_path / "prefixes.txt"
+    prefixes.write_text("".join(f"w{number % 20}\n" for number in range(LINES)))
+    options = ("--prefixes", str(prefixes))
+    expected = plain_output(folder, capfd, *options)
+    command: list[str | Path] = [
+        "predict",
+        folder / "run",
+        folder / "inputs.txt",
+        *options,
+        "--output",
+        tmp_path / "out",
+        "--commit-every",
+        "100",
+    ]
+    assert [heed(*command, "--shard", f"{number}/3") for number in (3, 1, 2)] == [0, 0, 0]
+    assert heed("join", tmp_path / "out") == 0
+    assert (tmp_path / "out").read_bytes() == expected
+
+
+def test_changed_inputs_options_and_runs_are_refused(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    inputs = tmp_path / "inputs.txt"
+    inputs.write_text("w1 w2\nw3\n")
+    command: list[str | Path] = ["predict", folder / "run", inputs, "--output", tmp_path / "out"]
+    assert heed(*command) == 0
+    for extra, name in ((("-s", "beam=2"), "search"), (("--json",), "form"), (("--commit-every", "1"), "every")):
+        capfd.readouterr()
+        assert heed(*command, *extra) == 2
+        assert f"begun with other values of: {name};" in capfd.readouterr().err
+    inputs.write_text("w1 w2\nw4\n")
+    assert heed(*command) == 2
+    assert "begun with other values of: files;" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/2", "1/2/3"])
+def test_a_shard_that_does_not_exist_is_refused(folder: Path, tmp_path: Path, shard: str) -> None:
+    command: list[str | Path] = ["predict", folder / "run", folder / "inputs.txt", f"--shard={shard}"]
+    assert heed(*command, "--output", tmp_path / "out") == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_bulk_work_needs_files(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert heed("predict", folder / "run", "--output", tmp_path / "out") == 2
+    assert "given standard input, which cannot be read again" in capfd.readouterr().err
+    assert heed("predict", folder / "run", folder / "inputs.txt", "--shard", "1/2") == 2
+    assert "--shard is given without --output" in capfd.readouterr().err
+
+
+def test_back_translated_pairs_are_training_data_with_a_tag(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mono, output = tmp_path / "mono.txt", tmp_path / "pairs.jsonl"
+    mono.write_text("w1 w2\n\nw3\tw4 w5\n")
+    command: list[str | Path] = [
+        "backtranslate",
+        folder / "run",
+        mono,
+        "--output",
+        output,
+        "-s",
+        "beam=2",
+        "--commit-every",
+        "1",
+    ]
+    assert start_heed(*command, before=kill_at(2, "written")).wait() == -signal.SIGKILL
+    capfd.readouterr()
+    assert heed(*command) == 0
+    assert capfd.readouterr().out == f'[[data.train]]\njsonl = "{output}"\ntag = "<bt>"\n'
+    pairs = [json.loads(line) for line in output.read_text().splitlines()]
+    translations = heedful.Translator.load(folder / "run", precision="fp32").translate(["w1 w2", "", "w3\tw4 w5"], beam=2)
+    assert pairs == [
+        {"source": source, "target": target}
+        for source, target in zip(translations, ["w1 w2", "", "w3\tw4 w5"], strict=True)
+        if source and target
+    ]
+    changes = f'data.train=[{{tsv="{folder / "pairs.tsv"}"}}, {{jsonl="{output}", tag="<bt>", weight=2}}]'
+    assert heed("train", folder / "recipe.toml", changes, "training.steps=1", "--run", tmp_path / "run") == 0
+    tokenizer = Tokenizer.load(tmp_path / "run" / "tokenizer.json")
+    first, second = tokenizer.encode("<bt> w1"), tokenizer.encode("w1")
+    assert first[1:] == second and first[0] != tokenizer.specials.unk
