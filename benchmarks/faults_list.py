@@ -88,7 +88,16 @@ FAULTS = {
         ),
         "A validation after the last update is repeated from the checkpoint before it.",
     ),
-    10: Fault("Lost, slow and hanging ranks", (), "Not covered by this program."),
+    10: Fault(
+        "Lost, slow and hanging ranks",
+        (
+            "training/test_ranks.py::test_a_killed_process_is_replaced_and_the_weights_have_the_same_bits",
+            "training/test_ranks.py::test_a_run_continues_with_another_number_of_processes",
+            "training/test_ranks.py::test_a_signal_to_one_process_stops_all_after_saving",
+            "training/test_ranks.py::test_a_nonfinite_loss_on_one_process_skips_the_update_on_all",
+        ),
+        "By fast tests only; slow and hanging ranks are not covered.",
+    ),
     11: Fault(
         "Data that is invalid or changes",
         (
