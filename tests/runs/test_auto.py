@@ -119,7 +119,8 @@ def test_the_resolved_config_of_every_recipe_can_be_stored_and_read_back(name: s
     resolved = resolve(read_run(all_recipes()[name]).config, GPU)
     text = run_as_toml(resolved)
     (tmp_path / "config.toml").write_text(text)
-    assert '"auto"' not in text
+    undecided = [line for line in text.splitlines() if '"auto"' in line]
+    assert undecided == ['distributed = "auto"']  # depends on the number of processes, which may change
     assert run_as_toml(read_run(tmp_path / "config.toml").config) == text
 
 

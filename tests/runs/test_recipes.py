@@ -42,6 +42,7 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
             "series": check_series_recipe,
             "graphs": check_toy_recipe,
             "trajectories": check_toy_recipe,
+            "labeled_series": check_toy_recipe,
         }
         checks[data.form](name, tmp_path, capsys)
         return

@@ -33,6 +33,9 @@ from heedful.training.metrics_log import read_metrics
 from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
 
+# last part of the names of buffers that are stored with the weights: statistics of the data, matrices of attention
+BUFFERS = ("mean", "deviation", "matrix", "ridge", "return_scale", "state_scale")
+
 
 class TaskName(BaseModel):
     name: str
@@ -212,11 +215,12 @@ def find_checkpoints(checkpoints: Path) -> tuple[Path | None, Path | None]:
 
 
 def count_parameters(checkpoint: Path) -> int:
-    """Count the weights of a checkpoint; tied ones are stored once."""
+    """Count the weights of a checkpoint; tied ones are stored once, and buffers are no weights."""
     path = checkpoint / "model.safetensors"
     try:
         with safe_open(path, "numpy") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+            names = [name for name in file.keys() if name.rpartition(".")[2] not in BUFFERS]  # noqa: SIM118
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
