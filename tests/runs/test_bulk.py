@@ -69,7 +69,7 @@ def test_shards_killed_at_every_moment_of_a_commit_give_the_bytes_of_an_undistur
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:
     def command(name: str, *more: str) -> list[str | Path]:
-        output = ("--output", tmp_path / name, "--commit-every", "16")
+        output = ("--output", tmp_path / name, "--commit-every", "8")
         return ["predict", folder / "run", folder / "inputs.txt", *output, *options, *more]
 
     assert heed(*command("whole")) == 0

@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, compress, islice
@@ -97,7 +96,8 @@ def open_pairs(
     work = folder.with_name(f"{key}.shards")
     store = find_or_build(folder, find_store, lambda partial: build_store(partial, work, kept, encoders, options))
     if work.exists():
-        shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):  # another process may remove it too
+            folders.remove(work)
     if len(store) == 0:
         raise DataError(
             f"no pair of {title} can be used: all {len(store.overlong):,} are longer than "
