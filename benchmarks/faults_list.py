@@ -25,6 +25,8 @@ FAULTS = {
             f"{RESUME}::test_a_run_killed_three_times_ends_with_identical_weights",
             "contracts/test_tasks.py::test_a_killed_and_continued_run_equals_an_uninterrupted_one",
         ),
+        "A training loss in metrics.jsonl is the mean over the updates since the last report, or since the run was resumed if "
+        "that was later. Weights do not depend on it.",
     ),
     3: Fault(
         "Signals to stop",

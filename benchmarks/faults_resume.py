@@ -22,15 +22,16 @@ sys.path.append(str(ROOT / "tests"))  # tiny data of every task
 
 KILLS = 200
 LENGTH = 60  # updates of a run that is killed; each is saved
+REPORT = "training.report_every=1"
 EARLY = 0.25  # of the kills: at any moment from the start on; the others after the first new checkpoint of the process
 LATER = 0.15  # seconds after it, at most: some updates and saves
 
 
 def random_kills(sandbox: Sandbox) -> Outcome:
     """Each run is killed and restarted until it is finished, and then compared with one that was not; after every kill all
-    checkpoints are verified."""
+    checkpoints are verified. Every update is reported: a reported loss is the mean since the last report or restart."""
     recipe = kill.write_recipe(sandbox.folder, steps=LENGTH, save_every=1, validate_every=5)
-    done = sandbox.injected(no_fault, *train(recipe, "whole"))
+    done = sandbox.injected(no_fault, *train(recipe, "whole"), REPORT)
     assert done.code == 0, done.err
     first = done.seconds / 2  # estimate of the time to the first new checkpoint
     expected = kill.fingerprint(sandbox.folder / "whole", LENGTH)
@@ -40,7 +41,7 @@ def random_kills(sandbox: Sandbox) -> Outcome:
         shutil.rmtree(sandbox.folder / "run", ignore_errors=True)
         before = 0
         while True:
-            process = sandbox.fork(no_fault, *train(recipe, "run"))
+            process = sandbox.fork(no_fault, *train(recipe, "run"), REPORT)
             if kills < KILLS and draw.random() < EARLY:
                 ended = wait(process, draw.uniform(0, first))
             elif kills < KILLS:
