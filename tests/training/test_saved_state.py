@@ -41,7 +41,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "train_state.guard of the checkpoint is",
     ),
     "no optimizer": (lambda t, s: t.pop("optimizer"), "optimizer.safetensors is missing"),
-    "no model": (lambda t, s: t.pop("model"), "no tensors of 'model'"),
+    "no model": (lambda t, s: t.pop("model"), "model.safetensors is missing"),
     "no average": (lambda t, s: t.pop("average"), "average.safetensors is missing"),
     "a missing weight": (lambda t, s: t["model"].pop(first(t["model"], "weight")), "is missing"),
     "an unknown weight": (lambda t, s: t["model"].update(more=torch.zeros(1)), "more is not in the model"),
