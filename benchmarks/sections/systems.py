@@ -83,10 +83,12 @@ def echo() -> str:
     ]
     head = ["layer", "layers", "receptive field", *(f"{delay} steps" for delay in first["accuracy"]), "seconds"]
     return (
-        "## Echo\n\nThe label of a symbol is the symbol a fixed number of steps before it, among 8; accuracy on 200 new "
-        "sequences, chance is 12.5%. Every kind has the same stack at every delay and 500 batches of 32 new sequences, which is "
-        "short: an LSTM or GRU has to keep all symbols of the delay in its state, and does not learn it in this time. One seed, one "
-        f"thread, seconds of CPU time ({first['machine']}, torch {first['torch']}, {first['date']}).\n"
+        "## Echo\n\n"
+        "The label of a symbol is the symbol a fixed number of steps before it, among 8; accuracy on 200 new "
+        "sequences, chance is 12.5%. Every kind has the same stack at every delay and 500 batches of 32 new "
+        "sequences, which is short: an LSTM or GRU has to keep all symbols of the delay in its state, and "
+        "does not learn it in this time. One seed, one thread, seconds of CPU time "
+        f"({first['machine']}, torch {first['torch']}, {first['date']}).\n"
         f"\n`python benchmarks/echo.py`\n\n{table(head, rows)}\n\n![accuracy by delay](pictures/echo.png)\n"
     )
 
