@@ -27,6 +27,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 from peers.machine import cores, machine_info
 from torch import distributed, multiprocessing
+from torch.multiprocessing.spawn import spawn
 
 from heedful.runs.scaling import GIGA, Cluster, communication_seconds
 
@@ -58,8 +59,8 @@ def exchange(rank: int, file: str, elements: int, seconds: Any) -> None:
 def measure_link(folder: Path, elements: int) -> float:
     """Bytes per second that a process sends."""
     seconds = multiprocessing.get_context("spawn").Value("d", 0.0)
-    multiprocessing.spawn(exchange, (str(folder / "store"), elements, seconds), nprocs=2)  # type: ignore[no-untyped-call]
-    return 4 * elements / 2 / seconds.value
+    spawn(exchange, (str(folder / "store"), elements, seconds), nprocs=2)  # type: ignore[no-untyped-call]
+    return 4 * elements / 2 / float(seconds.value)
 
 
 def seconds_per_step(run: Path) -> float:
@@ -68,7 +69,8 @@ def seconds_per_step(run: Path) -> float:
     reports = [(line["step"], line["seconds"]) for line in lines if "lr" in line or "learning_rate" in line]
     pairs = list(pairwise(reports[1:]))
     assert pairs, "too few reports"
-    return statistics.median((after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs)
+    durations: list[float] = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs]
+    return statistics.median(durations)
 
 
 def compare(size: str, steps: int, elements: int, folder: Path) -> dict[str, Any]:
