@@ -52,7 +52,9 @@ def recover_rotations(table: Tensor, shift: int) -> list[PairRotation]:
     before, after = (x.view(len(x), -1, 2) for x in (before, after))  # (count, pairs, 2)
     missed = (torch.einsum("kij,nkj->nki", rotations(angles, 1), before) - after).square().sum((0, 2))
     spread = (after - after.mean(0)).square().sum((0, 2)).clamp(min=1e-12)
-    return [PairRotation(*pair) for pair in zip(angles.rad2deg().tolist(), (missed / spread).tolist(), strict=True)]
+    # rounded, because the last bits of a sum depend on where its tensors lie in memory
+    degrees, shares = (values.round(decimals=9).tolist() for values in (angles.rad2deg(), missed / spread))
+    return [PairRotation(*pair) for pair in zip(degrees, shares, strict=True)]
 
 
 def shift_error(table: Tensor, shift: int) -> float:
@@ -60,7 +62,7 @@ def shift_error(table: Tensor, shift: int) -> float:
     the others. 0: one map shifts every position; about 1 or more: no map does."""
     before, after = table[:-shift].double(), table[shift:].double()
     missed = ridge_predict(before[0::2], after[0::2], before[1::2]) - after[1::2]
-    return float(missed.square().sum() / (after[1::2] - after.mean(0)).square().sum())
+    return round(float(missed.square().sum() / (after[1::2] - after.mean(0)).square().sum()), 9)
 
 
 def ridge_predict(features: Tensor, targets: Tensor, queries: Tensor) -> Tensor:
