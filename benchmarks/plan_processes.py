@@ -66,7 +66,7 @@ def measure_link(folder: Path, elements: int) -> float:
 def seconds_per_step(run: Path) -> float:
     """Median over the reports, without the first, of the duration of an update."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    reports = [(line["step"], line["seconds"]) for line in lines if "lr" in line or "learning_rate" in line]
+    reports = [(line["step"], line["seconds"]) for line in lines if line["kind"] == "train"]
     pairs = list(pairwise(reports[1:]))
     assert pairs, "too few reports"
     durations: list[float] = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs]
