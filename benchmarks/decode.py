@@ -7,7 +7,7 @@ cpu    the same for 32 rows with a beam of 4, in fp32 and int8
 file   the test set of a trained run from text to text with a beam of 5, on the GPU where there is one
 
 In `gpu` and `cpu` no hypothesis ends early: the end token of the random model has a zero embedding, so its logit is 0, far
-below the largest of so many logits. No system needs a rule that forbids it.
+below the maximum of that many logits. No system needs a rule that forbids it.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ from typing import Literal, NamedTuple
 
 from pydantic import model_validator
 
-from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse, unused
+from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
 from heedful.data.augment import AugmentConfig
-from heedful.data.fractions import Fractions, fraction_problems, makes_part
+from heedful.data.fractions import Fractions, makes_part
 from heedful.data.image_files import SUFFIXES, ImageFormat
-from heedful.data.images import ImageReader, LabeledImage, TableReader, UnusableItem, read_image
+from heedful.data.images import ImageReader, LabeledImage, TableReader, UnusableItem, read_image, split_problems
 from heedful.data.rows import format_of
 from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path
-from heedful.data.splits import Counts, builtin_problems
+from heedful.data.splits import Counts
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, usable_text
 from heedful.errors import DataError, MissingFile
 from heedful.storage.reading import read_bytes, reason_of
@@ -94,23 +94,7 @@ class CaptionsConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> CaptionsConfig:
-        problems = builtin_problems(self)
-        if self.folder is None and self.builtin is None:
-            missing = [name for name in ("train", "valid") if getattr(self, name) is None and not self.makes(name)]
-            expected = "missing; expected a table with a file or a folder, data.folder or data.builtin"
-            problems += [Problem(name, expected) for name in missing]
-        no_effect = {}
-        if self.train and (self.valid or self.split):
-            no_effect["folder"] = f"data.train and {'data.valid are' if self.valid else 'data.split are'} given"
-        if self.split is not None:
-            problems += [Problem("split", sentence) for sentence in fraction_problems(self.split)]
-            made = [name for name in ("valid", "test") if self.makes(name)]
-            no_effect |= {name: f"data.split makes a {name} part of the training images" for name in made}
-            if self.builtin and self.train is None:
-                problems.append(Problem("split", "given with data.builtin, which has splits of its own"))
-        if not any(table is not None and table.file for table in (self.train, self.valid, self.test)):
-            no_effect |= dict.fromkeys(("path", "caption"), "no split is a file of paths")
-        refuse([*problems, *unused(self, no_effect)])
+        refuse(split_problems(self, "a table with a file or a folder", "caption"))
         return self
 
     def makes(self, split: str) -> bool:

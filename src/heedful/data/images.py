@@ -75,6 +75,27 @@ class ImageTable(Config):
         return self
 
 
+def split_problems(data: Any, expected: str, column: str) -> list[Problem]:
+    """Problems of the options of [data] that make splits of images. expected: what data.train may be; column: the column of a
+    file of paths besides the path."""
+    problems = builtin_problems(data)
+    if data.folder is None and data.builtin is None:
+        missing = [name for name in ("train", "valid") if getattr(data, name) is None and not data.makes(name)]
+        problems += [Problem(name, f"missing; expected {expected}, data.folder or data.builtin") for name in missing]
+    no_effect = {}
+    if data.train and (data.valid or data.split):
+        no_effect["folder"] = f"data.train and {'data.valid are' if data.valid else 'data.split are'} given"
+    if data.split is not None:
+        problems += [Problem("split", sentence) for sentence in fraction_problems(data.split)]
+        made = [name for name in ("valid", "test") if data.makes(name)]
+        no_effect |= {name: f"data.split makes a {name} part of the training images" for name in made}
+        if data.builtin and data.train is None:
+            problems.append(Problem("split", "given with data.builtin, which has splits of its own"))
+    if not any(table is not None and table.file for table in (data.train, data.valid, data.test)):
+        no_effect |= dict.fromkeys(("path", column), "no split is a file of paths")
+    return [*problems, *unused(data, no_effect)]
+
+
 class ImagesConfig(Config):
     form: Literal["images"]
     """Form of the data: images with labels."""
@@ -115,23 +136,7 @@ class ImagesConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> ImagesConfig:
-        problems = builtin_problems(self)
-        if self.folder is None and self.builtin is None:
-            missing = [name for name in ("train", "valid") if getattr(self, name) is None and not self.makes(name)]
-            expected = "missing; expected a table with a folder or files, data.folder or data.builtin"
-            problems += [Problem(name, expected) for name in missing]
-        no_effect = {}
-        if self.train and (self.valid or self.split):
-            no_effect["folder"] = f"data.train and {'data.valid are' if self.valid else 'data.split are'} given"
-        if self.split is not None:
-            problems += [Problem("split", sentence) for sentence in fraction_problems(self.split)]
-            made = [name for name in ("valid", "test") if self.makes(name)]
-            no_effect |= {name: f"data.split makes a {name} part of the training images" for name in made}
-            if self.builtin and self.train is None:
-                problems.append(Problem("split", "given with data.builtin, which has splits of its own"))
-        if not any(table is not None and table.file for table in (self.train, self.valid, self.test)):
-            no_effect |= dict.fromkeys(("path", "label"), "no split is a file of paths")
-        refuse([*problems, *unused(self, no_effect)])
+        refuse(split_problems(self, "a table with a folder or files", "label"))
         return self
 
     def makes(self, split: str) -> bool:

@@ -23,9 +23,9 @@ from types import FrameType
 from heedful.errors import HeedfulError, RankLost
 from heedful.training.signals import REQUESTS
 
-PERIOD = 0.05  # seconds between two looks at the processes
+PERIOD = 0.05  # seconds between two checks of the processes
 GRACE = 5.0  # seconds for the other processes to end by themselves after one has ended
-CRASHES = (HeedfulError.exit_code, RankLost.exit_code)  # exit codes that a restart may mend
+CRASHES = (HeedfulError.exit_code, RankLost.exit_code)  # exit codes after which a restart may succeed
 PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process receives when its parent ends
 
 
