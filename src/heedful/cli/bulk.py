@@ -100,7 +100,7 @@ def join(
 ) -> None:
     """Join the shards of an output in the order of the inputs.
 
-    Refuses if a shard is missing or incomplete. The parts stay in FILE.parts, which may be removed then."""
+    Fails if a shard is missing or incomplete. The parts stay in FILE.parts, which may be removed then."""
     from heedful.storage.parts import join_parts, load_parts
 
     parts = load_parts(output)
