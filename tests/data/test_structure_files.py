@@ -15,10 +15,10 @@ from workshop import heed
 import heedful
 from heedful.data.structure_files import read_structure
 from heedful.errors import DataError
-from heedful.nn.structure import StructureConfig
+from heedful.nn.structure import CausalStructureConfig, CrossStructureConfig, StructureConfig
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {  # file, options, message
-    "size": ("1,0\n0,1\n", {}, "is 2 x 2; expected 3 x 3, model.structure.positions"),
+    "size": ("1,0\n0,1\n", {}, "is 2 x 2; expected 3 x 3, as set in model.structure"),
     "shape": ("1,0,1\n0,1\n", {}, "line 2 has 2 numbers; expected 3, as in the first line"),
     "finite": ("0,0,0\n0,nan,0\n0,0,0\n", {"values": "bias"}, "has nan in row 1, column 1; expected a finite number"),
     "not a mask": ("1,0,0\n0,2,0\n0,0,1\n", {}, "has 2 in row 1, column 1; expected 0 or 1"),
@@ -26,13 +26,21 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {  # file, options, message
     "words": ("1,0,a\n", {}, "line 1: 'a' is not a number; expected a number for each position"),
     "empty": ("", {}, "is empty; expected at least one line"),
     "unknown position": ("0,1\n1,3\n", {"kind": "edges"}, "line 2: '3' is no position; expected a number from 0 to 2"),
+    "later only": ("0,1,0\n1,0,0\n0,0,1\n", {"causal": True}, "position 0 no attention: its row has no 1 up to its own column"),
+    "edge to an earlier position": (
+        "0,1\n2,1\n",
+        {"causal": True, "kind": "edges", "directed": True},
+        "line 2 has an edge from 2 to 1, an earlier position, which cannot attend to a later one; expected the earlier",
+    ),
+    "shape across": ("1,0\n0,1\n1,1\n", {"source_positions": 3}, "is 3 x 2; expected 3 x 3, as set in model.structure"),
     "columns": ("0,1,2\n", {"kind": "edges"}, "line 1 has 3 columns; expected 2, the positions of an edge"),
 }
 
 
-def structure(path: Path, **options: Any) -> StructureConfig:
-    given: dict[str, Any] = {"kind": "matrix", "file": str(path), "positions": 3}
-    return StructureConfig(**(given | options))
+def structure(path: Path, *, causal: bool = False, **options: Any) -> StructureConfig:
+    given: dict[str, Any] = {"kind": "matrix", "file": str(path), "positions": 3} | options
+    kind = CrossStructureConfig if "source_positions" in options else CausalStructureConfig if causal else StructureConfig
+    return kind(**given)
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -189,7 +189,7 @@ def test_cross_attention_equals_torchs_with_the_same_weights() -> None:
     source, real = torch.randn(3, 6, 16), torch.arange(6) < torch.tensor([[6], [2], [4]])
     target = torch.randn(3, 5, 16)
     expected, _ = torchs(target, source, source, key_padding_mask=~real)
-    assert_close(ours(target, *ours.project_memory(source), real[:, None, None]), expected, atol=1e-5, rtol=0)
+    assert_close(ours(target, *ours.project_memory(source), AttentionBias(real[:, None, None])), expected, atol=1e-5, rtol=0)
 
 
 def test_self_attention_is_permutation_equivariant() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
 import torch
 from pydantic import ValidationError
-from tiny import VOCAB, perturb
+from tiny import VOCAB, config_problems, perturb
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
@@ -16,12 +17,23 @@ from torch.testing import assert_close
 from heedful.errors import ConfigError, HeedfulError
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.encoder import Encoder, EncoderConfig
+from heedful.models.gpt import GPT, GPTConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.attention import AttentionBias, SelfAttention
+from heedful.nn.decoder_state import expand_rows
 from heedful.nn.hooks import record
 from heedful.nn.pooling import POOLINGS
 from heedful.nn.precision import with_precision
-from heedful.nn.structure import FunctionStructure, MatrixStructure, StructureConfig, join, make_structure, tabulate
+from heedful.nn.structure import (
+    CausalStructureConfig,
+    CrossStructureConfig,
+    FunctionStructure,
+    MatrixStructure,
+    StructureConfig,
+    join,
+    make_structure,
+    tabulate,
+)
 
 TIME, COLUMNS = 12, 4
 PLACES = torch.arange(TIME)[None]
@@ -97,7 +109,7 @@ def test_a_model_attends_by_the_matrix_in_every_layer_and_never_to_padding(famil
     matrix = (torch.rand(TIME, TIME) < 0.4).float() if values == "mask" else torch.randn(TIME, TIME)
     matrix = matrix.fill_diagonal_(1.0)
     model = tiny(family)
-    model.structure = MatrixStructure(TIME, values)
+    model.structure = MatrixStructure(TIME, TIME, values)
     model.structure.set(matrix)
     tokens, mask = torch.randint(VOCAB, (2, TIME)), torch.arange(TIME) < torch.tensor([[TIME], [7]])
     with record(model, *(attention.weights for attention in model.attentions())) as recorded:
@@ -154,6 +166,142 @@ def test_the_encoder_of_a_transformer_has_the_structure_too(layers: int) -> None
         shared=True, source=5, target=9
     )
     assert problem.path == "structure.positions"
+
+
+SOURCE_TIME = 7
+DECODERS = ["gpt", "transformer"]
+
+
+def tiny_decoder(family: str, **options: Any) -> Any:
+    torch.manual_seed(11)
+    sizes: dict[str, Any] = {"dim": 16, "layers": 2, "heads": 2, "feed_forward": 32, "position": "none"}
+    model = {"gpt": GPT, "transformer": Transformer}[family]
+    config: Any = {"gpt": GPTConfig, "transformer": TransformerConfig}[family](**(sizes | options))
+    return perturb(model(config, VOCAB, VOCAB)).eval()
+
+
+def set_matrix(model: Any, name: str, values: Any, matrix: Tensor) -> None:
+    structure = MatrixStructure(matrix.shape[0], matrix.shape[1], values)
+    structure.set(matrix)
+    setattr(model, name, structure)
+
+
+def sparse(rows: int, columns: int) -> Tensor:
+    """A mask in which the first row, and so every row of a causal one, allows its first column."""
+    mask = torch.rand(rows, columns, generator=torch.Generator().manual_seed(12)) < 0.3
+    mask.diagonal().fill_(True)
+    return mask | (torch.arange(columns) == 0)[None]
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "weights"),
+    [
+        ("gpt", "structure", "layers.0.self_attention.weights"),
+        ("transformer", "decoder_structure", "decoder.0.self_attention.weights"),
+        ("transformer", "cross_structure", "decoder.0.cross_attention.weights"),
+    ],
+)
+@pytest.mark.parametrize("values", ["mask", "bias"])
+@torch.no_grad()
+def test_weights_of_a_decoder_are_those_without_structure_times_the_mask_or_exponential_of_the_bias(
+    family: str, name: str, weights: str, values: Any
+) -> None:
+    """softmax(s + b) is proportional to softmax(s) exp(b): in the first layer, whose inputs are the same."""
+    keys = SOURCE_TIME if name == "cross_structure" else TIME
+    matrix = sparse(TIME, keys).float() if values == "mask" else torch.randn(TIME, keys)
+    model, target = tiny_decoder(family), torch.randint(VOCAB, (2, TIME))
+    source = torch.randint(VOCAB, (2, SOURCE_TIME if family == "transformer" else 0))
+    with record(model, weights) as plain:
+        model.forced_logits(source, None, target)
+    set_matrix(model, name, values, matrix)
+    with record(model, weights) as found:
+        model.forced_logits(source, None, target)
+    expected = plain[weights] * (matrix if values == "mask" else matrix.exp())
+    assert_close(found[weights], expected / expected.sum(-1, keepdim=True), atol=1e-6, rtol=0)
+    assert float((found[weights] - plain[weights]).abs().max()) > 0.05
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_the_gradient_outside_the_structure_of_a_decoder_is_zero(family: str) -> None:
+    """A token depends on the tokens that two layers of the mask reach, and on no others; likewise on those of the source."""
+    model, own = tiny_decoder(family, **({} if family == "gpt" else {"tie": "none"})), sparse(TIME, TIME)
+    set_matrix(model, "structure" if family == "gpt" else "decoder_structure", "mask", own.float())
+    own = own.tril().float()
+    expected = {"target": own @ own > 0}
+    if family == "transformer":
+        across = sparse(TIME, SOURCE_TIME).roll(1, 1)
+        model.structure = FunctionStructure(lambda i, j: i == j)  # a state of the source depends on its own token alone
+        set_matrix(model, "cross_structure", "mask", across.float())
+        expected["source"] = own @ across.float() > 0
+    vectors: dict[str, Tensor] = {}
+    hooks = [
+        table.register_forward_hook(lambda module, inputs, out, side=side: vectors.update({side: out}))
+        for side, table in model.embeddings().items()
+        if side in expected
+    ]
+    source = torch.randint(VOCAB, (1, SOURCE_TIME if family == "transformer" else 0))
+    hidden = model.forced(source, None, torch.randint(VOCAB, (1, TIME))).hidden
+    for hook in hooks:
+        hook.remove()
+    for side, reached in expected.items():
+        direction = torch.randn(16, generator=torch.Generator().manual_seed(2))
+        rows = [torch.autograd.grad(hidden[0, at] @ direction, vectors[side], retain_graph=True)[0][0] for at in range(TIME)]
+        assert torch.equal(torch.stack(rows).abs().sum(-1) > 0, reached)
+        assert not bool(reached.tril().all())
+
+
+@pytest.mark.parametrize("family", DECODERS)
+@torch.no_grad()
+def test_steps_with_a_matrix_equal_the_whole_pass(family: str) -> None:
+    """For two hypotheses of each source, in chunks of 1 and 3 tokens; a source of a decoder-only model comes first."""
+    total = TIME + SOURCE_TIME
+    model = tiny_decoder(family, position="relative", relative_clip=2)
+    if family == "gpt":
+        set_matrix(model, "structure", "bias", torch.randn(total, total).masked_fill(~sparse(total, total), -20.0))
+    else:
+        set_matrix(model, "decoder_structure", "mask", sparse(TIME, TIME).float())
+        set_matrix(model, "cross_structure", "bias", torch.randn(TIME, SOURCE_TIME))
+    source, target = torch.randint(VOCAB, (2, SOURCE_TIME)), torch.randint(VOCAB, (4, TIME))
+    mask = torch.arange(SOURCE_TIME) < torch.tensor([[SOURCE_TIME], [4]])
+    expected = model.forced_logits(source.repeat_interleave(2, 0), mask.repeat_interleave(2, 0), target)
+    state, outputs = expand_rows(model.start(source, mask, room=2 * TIME), 2), []
+    for begin, end in pairwise((0, 1, 4, 5, 8, 9, TIME)):
+        step = model.step(target[:, begin:end].contiguous(), state)
+        state = step.state
+        outputs.append(model.project(step.hidden))
+    assert_close(torch.cat(outputs, 1), expected, atol=1e-5, rtol=0)
+
+
+def test_a_structure_that_a_decoder_cannot_have_is_an_error() -> None:
+    edges: dict[str, Any] = {"kind": "edges", "file": "a.csv", "positions": 9}
+    problems = config_problems(CausalStructureConfig, **edges)
+    assert problems["directed"].startswith("given false, expected true: in causal attention only the later position")
+    assert "kind" in config_problems(CausalStructureConfig, kind="causal")
+    assert "kind" in config_problems(CrossStructureConfig, **edges)
+    matrix: dict[str, Any] = {"kind": "matrix", "file": "a.npy", "positions": 9}
+    assert config_problems(CrossStructureConfig, **matrix) == {
+        "source_positions": "missing; expected a value for kind 'matrix'"
+    }
+    given = config_problems(GPTConfig, reach="local", structure=CausalStructureConfig(kind="window"))
+    assert given == {
+        "structure.kind": "given 'window', expected 'full' in a model whose model.reach is not 'full' in every layer"
+    }
+    cross = CrossStructureConfig(**matrix, source_positions=4)
+    found = TransformerConfig(cross_structure=cross).problems_with(shared=True, source=5, target=10)
+    assert [problem.path for problem in found] == ["cross_structure.positions", "cross_structure.source_positions"]
+
+
+@pytest.mark.parametrize("family", DECODERS)
+@torch.no_grad()
+def test_a_decoder_refuses_more_tokens_than_its_matrix_has(family: str) -> None:
+    model = tiny_decoder(family)
+    set_matrix(model, "structure" if family == "gpt" else "decoder_structure", "mask", torch.ones(4, 4))
+    assert model.max_length == (2 if family == "gpt" else 4)
+    source = torch.zeros(1, 1 if family == "transformer" else 0).long()
+    state = model.start(source, None, room=5)
+    state = model.step(torch.zeros(1, 4).long(), state).state
+    with pytest.raises(HeedfulError, match=r"a sequence of 5 tokens .* attention structure has 4 positions"):
+        model.step(torch.zeros(1, 1).long(), state)
 
 
 def test_any_function_of_positions_is_a_structure() -> None:
@@ -222,7 +370,7 @@ def test_a_sequence_that_is_longer_than_the_matrix_is_an_error() -> None:
     model = tiny("bert", {"kind": "matrix", "file": "a.npy", "positions": 4})
     model.structure.set(torch.ones(4, 4))
     assert model.max_length == 4 and model.encode(torch.zeros(1, 4).long()).isfinite().all()
-    with pytest.raises(HeedfulError, match="a sequence of 5 tokens was given to a model whose attention structure has 4"):
+    with pytest.raises(HeedfulError, match=r"a sequence of 5 tokens .* structure has 4 positions"):
         model.encode(torch.zeros(1, 5).long())
     (problem,) = model.config.problems_with(shared=True, source=0, target=5)
     assert problem.path == "structure.positions" and "expected at least 5" in problem.sentence

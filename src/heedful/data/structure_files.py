@@ -19,17 +19,18 @@ from heedful.errors import DataError
 from heedful.nn.structure import StructureConfig
 from heedful.storage.reading import read_bytes, unreadable
 
-Matrix = NDArray[np.float32]  # (positions, positions)
+Matrix = NDArray[np.float32]  # (query positions, key positions)
 
 
-def read_structure(config: StructureConfig) -> Matrix:
-    """The matrix of the file of a structure: of a mask, 1 where attention is allowed."""
-    assert config.file is not None and config.positions is not None, "the config requires both"
+def read_structure(config: StructureConfig, option: str = "model.structure") -> Matrix:
+    """The matrix of the file of a structure: of a mask, 1 where attention is allowed. option: that of the structure."""
+    assert config.file is not None and config.shape is not None, "the config requires both"
     path = find_path(config.file)
     if config.kind == "edges":
-        return read_edge_mask(path, config.positions, directed=config.directed)
+        return read_edge_mask(path, config, option)
     matrix = read_array(path) if path.suffix == ".npy" else read_numbers(path)
-    return check_matrix(matrix, str(path), config.positions, is_mask=config.values == "mask")
+    check_matrix(matrix, str(path), config, option)
+    return matrix.astype(np.float32)
 
 
 def read_array(path: Path) -> NDArray[np.float64]:
@@ -61,13 +62,14 @@ def number_of(cell: str, row: Row) -> float:
         raise DataError(f"{row.place}: {cell!r:.40} is not a number; expected a number for each position") from None
 
 
-def check_matrix(matrix: NDArray[np.float64], name: str, positions: int, *, is_mask: bool) -> Matrix:
+def check_matrix(matrix: NDArray[np.float64], name: str, config: StructureConfig, option: str) -> None:
     """An error for a matrix of another shape, with values that are not finite, or for a mask that is none."""
-    if matrix.shape != (positions, positions):
-        shape = " x ".join(map(str, matrix.shape)) or "a single number"
+    is_mask = config.values == "mask"
+    if matrix.shape != config.shape:
+        given, expected = (" x ".join(map(str, shape)) or "a single number" for shape in (matrix.shape, config.shape or ()))
         raise DataError(
-            f"{name} is {shape}; expected {positions} x {positions}, model.structure.positions",
-            hint="correct the file, or set model.structure.positions to its size",
+            f"{name} is {given}; expected {expected}, as set in {option}",
+            hint=f"correct the file, or set {option}.positions to its size",
         )
     wrong = ~np.isfinite(matrix)
     if is_mask:
@@ -75,36 +77,42 @@ def check_matrix(matrix: NDArray[np.float64], name: str, positions: int, *, is_m
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         expected = "0 or 1" if is_mask else "a finite number"
-        hint = 'set model.structure.values = "bias" if the numbers are added to the scores' if is_mask else None
+        hint = f'set {option}.values = "bias" if the numbers are added to the scores' if is_mask else None
         raise DataError(f"{name} has {matrix[row, column]:g} in row {row}, column {column}; expected {expected}", hint=hint)
-    if is_mask and not matrix.any(1).all():
-        empty = int(np.flatnonzero(~matrix.any(1))[0])
+    allowed = (np.tril(matrix) if config.causal else matrix).any(1)
+    if is_mask and not allowed.all():
+        where = "its row has no 1 up to its own column" if config.causal else "its row has no 1"
         raise DataError(
-            f"{name} allows position {empty} no attention: its row has no 1; expected at least one",
+            f"{name} allows position {int(np.flatnonzero(~allowed)[0])} no attention: {where}; expected at least one",
             hint="let every position attend to itself",
         )
-    return matrix.astype(np.float32)
 
 
-def read_edge_mask(path: Path, positions: int, *, directed: bool) -> Matrix:
+def read_edge_mask(path: Path, config: StructureConfig, option: str) -> Matrix:
     """Edges and all positions themselves; the second position of an edge attends to the first."""
-    mask = np.eye(positions, dtype=np.float32)
+    assert config.positions is not None, "the config requires it"
+    mask = np.eye(config.positions, dtype=np.float32)
     for number, row in enumerate(read_rows(path)):
         if len(row.cells) != 2:
             raise DataError(f"{row.place} has {len(row.cells)} columns; expected 2, the positions of an edge")
         if number == 0 and not any(cell.lstrip("-").isdecimal() for cell in row.cells):
             continue  # a header
-        first, second = (position_of(cell, row, positions) for cell in row.cells)
+        first, second = (position_of(cell, row, config.positions, option) for cell in row.cells)
+        if config.causal and first > second:
+            raise DataError(
+                f"{row.place} has an edge from {first} to {second}, an earlier position, which cannot attend to a later one; "
+                "expected the earlier position first"
+            )
         mask[second, first] = 1
-        if not directed:
+        if not config.directed:
             mask[first, second] = 1
     return mask
 
 
-def position_of(cell: str, row: Row, positions: int) -> int:
+def position_of(cell: str, row: Row, positions: int, option: str) -> int:
     if not cell.isdecimal() or int(cell) >= positions:
         raise DataError(
             f"{row.place}: {cell!r:.40} is no position; expected a number from 0 to {positions - 1}",
-            hint="correct the edge, or set model.structure.positions to the number of positions",
+            hint=f"correct the edge, or set {option}.positions to the number of positions",
         )
     return int(cell)

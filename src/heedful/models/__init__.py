@@ -25,6 +25,7 @@ from heedful.models.han import Han
 from heedful.models.hran import Hran
 from heedful.models.luong import Luong
 from heedful.models.mixed import Mixed
+from heedful.models.resnet import ResNet
 from heedful.models.sutskever import Sutskever
 from heedful.models.transformer import Transformer
 from heedful.models.vision_encoder_decoder import VisionEncoderDecoder
@@ -53,6 +54,7 @@ ENCODERS: dict[str, Any] = {  # encoder-only family -> class, called with its co
 
 IMAGE_ENCODERS: dict[str, Any] = {  # family that encodes images -> class, called with its config
     "vit": Vit,
+    "resnet": ResNet,
 }
 
 IMAGE_TO_TEXT: dict[str, Any] = {  # family that decodes a text from an image -> class, called as those of MODELS

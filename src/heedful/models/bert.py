@@ -82,8 +82,8 @@ class BertConfig(FamilyConfig):
     """Dropout inside feed-forward layers."""
 
     @property
-    def attention_structure(self) -> StructureConfig:
-        return self.structure
+    def structures(self) -> dict[str, StructureConfig]:
+        return {"structure": self.structure}
 
     @property
     def head_counts(self) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ class BertConfig(FamilyConfig):
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = self.structure.length_problems(target)
+        problems = self.structure.length_problems("structure", target, target)
         if self.position == "learned" and self.max_positions < target:
             given = f"given {self.max_positions}, expected at least {target}: the sequence length"
             problems.append(Problem("max_positions", given))

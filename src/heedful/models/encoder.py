@@ -98,8 +98,8 @@ class EncoderConfig(FamilyConfig):
         return next((kind for kind in self.layers if not SEQUENCE_LAYERS[kind].takes_structure()), None)
 
     @property
-    def attention_structure(self) -> StructureConfig:
-        return self.structure
+    def structures(self) -> dict[str, StructureConfig]:
+        return {"structure": self.structure}
 
     @property
     def size(self) -> LayerSize:
@@ -134,7 +134,7 @@ class EncoderConfig(FamilyConfig):
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = self.structure.length_problems(target)
+        problems = self.structure.length_problems("structure", target, target)
         if self.position == "learned" and self.max_positions < target:
             given = f"given {self.max_positions}, expected at least {target}: the sequence length"
             problems.append(Problem("max_positions", given))

@@ -97,9 +97,9 @@ class FamilyConfig(Config):
         raise NotImplementedError
 
     @property
-    def attention_structure(self) -> StructureConfig:
-        """The structure of its self-attention."""
-        return StructureConfig()
+    def structures(self) -> dict[str, StructureConfig]:
+        """The structures of its attention: the option, which is also the name in the model -> its config."""
+        return {}
 
     @property
     def sentence_grid(self) -> SentenceGrid | None:

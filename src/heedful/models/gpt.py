@@ -48,6 +48,7 @@ from heedful.nn.losses import Loss
 from heedful.nn.model import READING, WITHIN, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.positions import POSITIONS, Position, PositionSize, make_attention_bias
 from heedful.nn.step_context import StepContext, has_room, next_tokens, whole_sequence
+from heedful.nn.structure import CausalStructureConfig, StructureConfig, make_structure, restrict_step, smallest
 
 ReachName = Literal["full", "local", "compressed"]
 Reaches = ReachName | tuple[ReachName, ...]
@@ -88,6 +89,8 @@ class GPTConfig(FamilyConfig):
     """Tokens of a block of local attention."""
     stride: Size = 3
     """Tokens that compressed attention joins into one key."""
+    structure: CausalStructureConfig = CausalStructureConfig()
+    """Which of the tokens up to itself a token attends to; source and target are one sequence."""
     tie: bool = True
     """Share the weights of embedding and output."""
     source_loss: NonNegativeNumber = 0.0
@@ -131,6 +134,10 @@ class GPTConfig(FamilyConfig):
         return {"heads": within, "head_dim": self.resolved_head_dim}
 
     @property
+    def structures(self) -> dict[str, StructureConfig]:
+        return {"structure": self.structure}
+
+    @property
     def reaches(self) -> tuple[ReachName, ...]:
         return (self.reach,) * self.layers if isinstance(self.reach, str) else self.reach
 
@@ -149,6 +156,9 @@ class GPTConfig(FamilyConfig):
             problems.append(Problem("heads", "given 0 for a layer with compressed attention, expected at least 1"))
         if "compressed" in self.reaches and self.stride == 1:
             problems.append(Problem("stride", "given 1, which compresses nothing; expected 2 or more"))
+        if self.structure.kind != "full" and set(self.reaches) != {"full"}:
+            given = f"given {self.structure.kind!r}, expected 'full' in a model whose model.reach is not 'full' in every layer"
+            problems.append(Problem("structure.kind", given))
         reasons = {}
         if self.position != "learned":
             reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
@@ -169,6 +179,7 @@ class GPTConfig(FamilyConfig):
             sentence = "given 'gpt', in which source and target are one sequence; expected tokenizer.shared = true"
             problems.append(Problem("family", sentence))
         needed = 2 * max(source, target) if source else target
+        problems += self.structure.length_problems("structure", needed, needed)
         if self.position == "learned" and self.max_positions < needed:
             why = "twice the longer side, since source and target are one sequence" if source else "the sequence length"
             problems.append(Problem("max_positions", f"given {self.max_positions}, expected at least {needed}: {why}"))
@@ -222,12 +233,12 @@ class Layer(nn.Module):
 
         def attend(attention: SelfAttention, projected: Tensor) -> Tensor:
             qkv = QueryKeyValue(*attention.split_projected(projected))
+            assert self.reading is not None, "a layer with heads has hook points for the source"
+            core = self.reading if step.is_source else attention.core
             if step.whole:
-                assert self.reading is not None, "a layer with heads has hook points for the source"
-                core = self.reading if step.is_source else attention.core
                 context, new = self.reach(core, qkv, position, step.real)
             else:
-                context, new = self.attend_to_cache(attention.core, qkv, position, step, before, history)
+                context, new = self.attend_to_cache(core, qkv, position, step, before, history)
             caches.append(new)
             return join_heads(context)
 
@@ -267,12 +278,13 @@ class Layer(nn.Module):
         rotated = new.key.reshape(step.sources, -1, *new.key.shape[2:]).transpose(1, 2)  # (sources, heads, new, size)
         rotated = position.rotate(rotated, step.query_positions).transpose(1, 2)
         query = position.rotate(qkv.query, step.query_positions)
-        value = new.value.reshape(step.sources, -1, *new.value.shape[2:])  # (sources, new, heads, size)
-        key, value = step.append(before, rotated, value)
+        new_value = new.value.reshape(step.sources, -1, *new.value.shape[2:])  # (sources, new, heads, size)
+        key, value = step.append(before, rotated, new_value)
         assert step.mask is not None, "a step after others has a mask"
         mask = self.reach.restrict_mask(step.mask, step.query_positions, step.key_positions)  # (sources, new, slots)
-        bias = make_attention_bias(position, query, step.query_positions, step.key_positions, mask[:, None])
-        return core(query, key, value, bias), new
+        positions = step.query_positions, step.key_positions
+        bias = make_attention_bias(position, query, *positions, mask[:, None], bias=step.bias)
+        return core(query, key, value, bias), PatternCache(rotated, new_value, new.history)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -296,6 +308,7 @@ class GPT(SequenceModel):
             reads_ahead=False,
         )
         self.position = POSITIONS[config.position](size)
+        self.structure = make_structure(config.structure)
         self.word_dropout = Dropout(config.word_dropout)
         self.embedding_dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.output_dropout = Dropout(config.output_dropout)
@@ -339,9 +352,14 @@ class GPT(SequenceModel):
         return [self.layer_output(*side) for side in sides]
 
     @property
+    def limit(self) -> int | None:
+        """Maximum number of positions of source and target together."""
+        return smallest(self.position.limit, None if self.structure is None else self.structure.limit)
+
+    @property
     def max_length(self) -> int | None:
         """Half of the positions; the other half is for the source."""
-        return None if self.position.limit is None else self.position.limit // 2
+        return None if self.limit is None else self.limit // 2
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         """As in the base class; a source may have no tokens, and has its padding at the end. A model of vectors has none."""
@@ -350,8 +368,9 @@ class GPT(SequenceModel):
             return State(None, None)
         memory, positions = None, torch.arange(length, device=source.device).expand(sources, -1)
         if length:
-            self.position.check_length(length)
-            hidden, caches = self.run(source, whole_sequence(source, source_mask, is_source=True), State(None, None))
+            step = whole_sequence(source, source_mask, is_source=True)
+            self.check_positions(length)
+            hidden, caches = self.run(source, restrict_step(step, self.structure), State(None, None))
             pairs, row_state = [(cache.key, cache.value) for cache in caches], [cache.history for cache in caches]
             if self.training and self.config.source_loss and length > 1:
                 memory = self.source_nll(hidden, source, source_mask)
@@ -377,8 +396,9 @@ class GPT(SequenceModel):
             step = whole_sequence(tokens)
         else:
             sources = tokens.shape[0] if is_first else state.kv_cache["positions"].shape[0]
-            step = next_tokens(state, tokens, mask, sources=sources, limit=self.position.limit)
+            step = next_tokens(state, tokens, mask, sources=sources, limit=self.limit)
         self.check_length(step, state)
+        step = restrict_step(step, self.structure)
         x, caches = self.run(vectors.view(step.sources, -1, *vectors.shape[2:]), step, state)
         losses = {}
         if state.memory is not None:
@@ -409,12 +429,17 @@ class GPT(SequenceModel):
         return self.output_dropout(self.last(x)), caches
 
     def check_length(self, step: StepContext, state: State) -> None:
-        """Check the length against the positions; reads a tensor only if the number of slots exceeds the limit."""
-        if self.position.limit is None or not isinstance(state.filled, int):
+        """Check the length against the limit; reads a tensor only if the number of slots exceeds it."""
+        if self.limit is None or not isinstance(state.filled, int):
             return
         longest = step.time if step.whole else step.key_positions.shape[1]
-        if longest > self.position.limit:
-            self.position.check_length(longest if step.whole else int(step.query_positions.max()) + 1)
+        if longest > self.limit:
+            self.check_positions(longest if step.whole else int(step.query_positions.max()) + 1)
+
+    def check_positions(self, length: int) -> None:
+        self.position.check_length(length)
+        if self.structure is not None:
+            self.structure.check_lengths(length, length)
 
     def source_nll(self, hidden: Tensor, source: Tensor, source_mask: Tensor | None) -> dict[str, Tensor]:
         """Negative log-likelihood of each source after its first token, and the number of tokens: (sources,) each."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from heedful.config.base import Probability, Problem, Size, SmallCount, refuse, unused
 from heedful.models.family import FamilyConfig, tying_problems
 from heedful.nn import masks
-from heedful.nn.attention import CrossAttention
+from heedful.nn.attention import AttentionBias, CrossAttention
 from heedful.nn.blocks import NORMS, FeedForward, Residual
 from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
@@ -171,7 +171,7 @@ class DecoderLayer(nn.Module):
     def attend(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Cross-attention of x (rows, time, dim), with the rows of a source joined along time."""
         assert self.cross_attention is not None, "the bridge must be attention"
-        return self.cross_attention(x.reshape(key.shape[0], -1, x.shape[-1]), key, value, mask).view_as(x)
+        return self.cross_attention(x.reshape(key.shape[0], -1, x.shape[-1]), key, value, AttentionBias(mask)).view_as(x)
 
     if TYPE_CHECKING:
         __call__ = forward

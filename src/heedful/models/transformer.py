@@ -42,7 +42,16 @@ from heedful.nn.layers import Layers
 from heedful.nn.model import CROSS, DECODER, ENCODER, AttentionKind, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, make_attention_bias
 from heedful.nn.step_context import StepContext, next_tokens, whole_sequence
-from heedful.nn.structure import StructureConfig, attention_structure, join, make_structure
+from heedful.nn.structure import (
+    CausalStructureConfig,
+    CrossStructureConfig,
+    StructureConfig,
+    attention_structure,
+    join,
+    make_structure,
+    restrict_step,
+    smallest,
+)
 
 
 class TransformerConfig(FamilyConfig):
@@ -88,6 +97,10 @@ class TransformerConfig(FamilyConfig):
     """Restricted self-attention: number of tokens attended to; 0: all."""
     structure: StructureConfig = StructureConfig()
     """Which tokens of the source attend to which."""
+    decoder_structure: CausalStructureConfig = CausalStructureConfig()
+    """Which of the tokens up to itself a token of the target attends to."""
+    cross_structure: CrossStructureConfig = CrossStructureConfig()
+    """Which tokens of the source a token of the target attends to."""
     tie: Literal["all", "output", "none"] = "all"
     """Shared weights: both embeddings and output, target and output, none."""
     scale_embeddings: bool = True
@@ -100,8 +113,9 @@ class TransformerConfig(FamilyConfig):
     """Dropout inside feed-forward layers."""
 
     @property
-    def attention_structure(self) -> StructureConfig:
-        return self.structure
+    def structures(self) -> dict[str, StructureConfig]:
+        names = "structure", "decoder_structure", "cross_structure"
+        return {name: getattr(self, name) for name in names}
 
     @property
     def head_counts(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -171,7 +185,10 @@ class TransformerConfig(FamilyConfig):
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = [*tying_problems(self.tie, shared=shared), *self.structure.length_problems(source)]
+        problems = tying_problems(self.tie, shared=shared)
+        lengths = (source, source), (target, target), (target, source)
+        for (name, structure), sides in zip(self.structures.items(), lengths, strict=True):
+            problems += structure.length_problems(name, *sides)
         if self.position == "learned" and self.max_positions < max(source, target):
             most = max(source, target) - 1
             sentence = f"given {self.max_positions}, expected more than data.max_length, which is {most}"
@@ -229,7 +246,8 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, memory: Tree, kv_cache: Tree, position: Position, step: StepContext, record: RoutingRecord | None
     ) -> Tensor:
-        """x (sources, new, dim); memory: keys, values and mask of the source; kv_cache: buffers of this layer -> as x."""
+        """x (sources, new, dim); memory: keys and values of the source, and its AttentionBias; kv_cache: buffers of this layer
+        -> as x."""
 
         def attend(x: Tensor) -> Tensor:
             query, key, value = self.self_attention.split(x)
@@ -238,13 +256,12 @@ class DecoderLayer(nn.Module):
                 key, value = step.append(kv_cache, key.transpose(1, 2), value.transpose(1, 2))
             mask = None if step.mask is None else step.mask[:, None]  # (sources, 1, new, slots)
             positions = step.query_positions, step.key_positions
-            return self.self_attention(
-                query, key, value, make_attention_bias(position, query, *positions, mask, causal=step.whole)
-            )
+            bias = make_attention_bias(position, query, *positions, mask, causal=step.whole, bias=step.bias)
+            return self.self_attention(query, key, value, bias)
 
-        key, value, source_mask = memory
+        key, value, source_bias = memory
         x = self.self_attention_residual(x, attend)
-        x = self.cross_attention_residual(x, lambda x: self.cross_attention(x, key, value, source_mask))
+        x = self.cross_attention_residual(x, lambda x: self.cross_attention(x, key, value, source_bias))
         return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, record)))
 
     if TYPE_CHECKING:
@@ -289,6 +306,8 @@ class Transformer(SequenceModel):
         self.encoder = Layers(EncoderLayer(config, heads) for heads in encoder_heads)
         self.encoder_last = NORMS[config.norm].last(config.dim)
         self.decoder_position = make_position(config, decoder_heads, reads_ahead=False)
+        self.decoder_structure = make_structure(config.decoder_structure)
+        self.cross_structure = make_structure(config.cross_structure)
         self.decoder = Layers(
             DecoderLayer(config, heads, cross) for heads, cross in zip(decoder_heads, cross_heads, strict=True)
         )
@@ -308,7 +327,8 @@ class Transformer(SequenceModel):
 
     @property
     def max_length(self) -> int | None:
-        return self.decoder_position.limit
+        structures = self.decoder_structure, self.cross_structure
+        return smallest(self.decoder_position.limit, *(one.limit for one in structures if one is not None))
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         self.encoder_position.check_length(source.shape[1])
@@ -344,14 +364,20 @@ class Transformer(SequenceModel):
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         assert state.kv_cache is not None or state.filled == 0, "decoding by steps requires `room` in `start`"
         step, record = self.step_context(state, tokens, mask), self.routing_record(mask)
+        source_time = state.memory["layers"][0][0].shape[2]
         if state.kv_cache is None:
-            self.decoder_position.check_length(tokens.shape[1])
+            self.check_lengths(tokens.shape[1], source_time)
         elif self.max_length is not None and isinstance(state.filled, int) and not tokens.is_meta:
-            self.decoder_position.check_length(int(step.query_positions.max()) + 1)
+            self.check_lengths(int(step.query_positions.max()) + 1, source_time)
+        step = restrict_step(step, self.decoder_structure)
+        source_bias = AttentionBias(state.memory["mask"])
+        if self.cross_structure is not None:
+            source_positions = torch.arange(source_time, device=tokens.device)[None]  # (1, source time)
+            source_bias = join(source_bias, self.cross_structure(step.query_positions, source_positions))
         x = self.embed("target", self.decoder_position, tokens.view(step.sources, -1), step.query_positions)
         buffers = [None] * len(self.decoder) if state.kv_cache is None else state.kv_cache["layers"]
         for layer, (key, value), kv_cache in zip(self.decoder, state.memory["layers"], buffers, strict=True):
-            x = layer(x, (key, value, state.memory["mask"]), kv_cache, self.decoder_position, step, record)
+            x = layer(x, (key, value, source_bias), kv_cache, self.decoder_position, step, record)
         hidden = self.decoder_last(x).view(*tokens.shape, -1)
         losses = {}
         if record is not None:
@@ -367,7 +393,15 @@ class Transformer(SequenceModel):
             if not 0 < window < step.time:
                 return step
             return step._replace(mask=masks.causal_window(step.query_positions, step.key_positions, window))
-        return next_tokens(state, tokens, mask, sources=sources, limit=self.decoder_position.limit, window=window)
+        return next_tokens(state, tokens, mask, sources=sources, limit=self.max_length, window=window)
+
+    def check_lengths(self, target: int, source: int) -> None:
+        """Check the lengths against the positions and the structures of the decoder."""
+        self.decoder_position.check_length(target)
+        if self.decoder_structure is not None:
+            self.decoder_structure.check_lengths(target, target)
+        if self.cross_structure is not None:
+            self.cross_structure.check_lengths(target, source)
 
     def routing_record(self, real: Tensor | None) -> RoutingRecord | None:
         """A new record in training, if there are experts."""

@@ -1,6 +1,7 @@
 """An image encoder and a text decoder that attends to the patches of the image.
 
-    start    pixels -> patches -> Vision Transformer -> keys and values for every decoder layer, once per image
+    start    pixels -> patches -> Vision Transformer, or residual convolutional network -> keys and values for every decoder
+             layer, once per image
     step     tokens + cache -> decoder layers of a Transformer, pre-norm -> hidden states
 
     p(text | image) = prod_t p(y_t | y_<t, image)
@@ -19,8 +20,10 @@ from torch import Tensor, nn
 
 from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSmallCount, refuse, unused
 from heedful.models.family import Architecture, FamilyConfig, ImageShape, PositionName, head_problems
+from heedful.models.resnet import ResNet, ResNetConfig
 from heedful.models.transformer import DecoderLayer, TransformerConfig, make_position
 from heedful.models.vit import PatchPosition, Stem, Vit, VitConfig, patch_problems
+from heedful.nn.attention import AttentionBias
 from heedful.nn.blocks import PreNorm
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.dropout import Dropout
@@ -31,15 +34,17 @@ from heedful.nn.step_context import StepContext, next_tokens, whole_sequence
 
 
 class VisionEncoderDecoderConfig(FamilyConfig):
-    """The encoder is a Vision Transformer without [CLS], the decoder that of a Transformer, with GELU and pre-norm."""
+    """The encoder has no [CLS]; the decoder is that of a Transformer, with GELU and pre-norm."""
 
     architecture: ClassVar[Architecture] = "image-to-text"
     family: Literal["vision_encoder_decoder"] = "vision_encoder_decoder"
     """Model family."""
     dim: Size = 512
     """Size of embeddings and hidden states."""
+    image_encoder: Literal["vit", "resnet"] = "vit"
+    """Encoder of the image: a Vision Transformer, or a residual convolutional network."""
     layers: ZeroOrSmallCount = 6
-    """Encoder layers; 0: none, so that the decoder attends to the vectors of single patches."""
+    """Encoder layers, or residual blocks; 0: none, so that the decoder attends to the vectors of single patches."""
     decoder_layers: SmallCount | None = None
     """Decoder layers; default: as many as `layers`."""
     heads: SmallCount = 8
@@ -53,7 +58,7 @@ class VisionEncoderDecoderConfig(FamilyConfig):
     patch: Size = 16
     """Height and width of a patch in pixels; divides both sizes of the images."""
     stem: Stem = "linear"
-    """How a patch becomes a vector: a linear map, or convolutions, which also read the pixels around it."""
+    """How a patch becomes a vector in a ViT: a linear map, or convolutions, which also read the pixels around it."""
     patch_position: PatchPosition = "learned"
     """Positional encoding of patches; sinusoidal: of the row and the column of a patch."""
     position: PositionName = "sinusoidal"
@@ -75,7 +80,7 @@ class VisionEncoderDecoderConfig(FamilyConfig):
 
     @model_validator(mode="after")
     def _fits_together(self) -> VisionEncoderDecoderConfig:
-        problems = patch_problems(self)
+        problems = patch_problems(self, self.stem if self.image_encoder == "vit" else "convolution")
         problems += head_problems((self.heads,), layers=1, dim=self.dim, head_dim=None, position=self.position)
         if not self.layers and self.decoder_layers is None:
             problems.append(Problem("decoder_layers", "missing; expected a number, since model.layers is 0"))
@@ -84,6 +89,8 @@ class VisionEncoderDecoderConfig(FamilyConfig):
         if self.patch_position == "sinusoidal" and self.dim % 4:
             problems.append(Problem("dim", f"given {self.dim}, expected a multiple of 4 for sinusoidal positions of patches"))
         reasons = {}
+        if self.image_encoder != "vit":
+            reasons["stem"] = f"image_encoder {self.image_encoder!r} has convolutions for each patch"
         if self.position != "learned":
             reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
         if self.position != "relative":
@@ -99,7 +106,17 @@ class VisionEncoderDecoderConfig(FamilyConfig):
         ]
 
     @property
-    def encoder(self) -> VitConfig:
+    def encoder(self) -> VitConfig | ResNetConfig:
+        if self.image_encoder == "resnet":
+            return ResNetConfig(
+                dim=self.dim,
+                layers=self.layers,
+                image_size=self.image_size,
+                channels=self.channels,
+                patch=self.patch,
+                position=self.patch_position,
+                dropout=self.dropout,
+            )
         return VitConfig(
             dim=self.dim,
             layers=self.layers,
@@ -133,6 +150,9 @@ class VisionEncoderDecoderConfig(FamilyConfig):
         )
 
 
+IMAGE_ENCODERS: dict[str, Any] = {"vit": Vit, "resnet": ResNet}
+
+
 class VisionEncoderDecoder(SequenceModel):
     """The source is pixels (images, height, width, channels), 0 to 255; its positions are the patches, row by row."""
 
@@ -145,7 +165,7 @@ class VisionEncoderDecoder(SequenceModel):
         scale = math.sqrt(config.dim)
         self.embedding = Embeddings(0, target_vocab, config.dim, tie=tie, scale=scale, output_dim=config.dim)
         self.dropout = Dropout(config.dropout)
-        self.encoder = Vit(config.encoder)
+        self.encoder: Vit | ResNet = IMAGE_ENCODERS[config.image_encoder](config.encoder)
         self.position = make_position(decoder, heads, reads_ahead=False)
         self.decoder = Layers(DecoderLayer(decoder, config.heads, config.heads) for _ in heads)
         self.last = PreNorm.last(config.dim)
@@ -157,15 +177,13 @@ class VisionEncoderDecoder(SequenceModel):
         return [*self.encoder.input_vectors(), self.embedding.table("target")]
 
     def attentions(self) -> list[AttentionLayer]:
-        source = [
-            one for at, layer in enumerate(self.encoder.layers) for one in self.attention(ENCODER, at, layer.self_attention)
-        ]
+        source = [one for own in self.encoder.attentions() for one in self.attention(ENCODER, own.layer, own.module)]
         for at, layer in enumerate(self.decoder):
             source += [*self.attention(DECODER, at, layer.self_attention), *self.attention(CROSS, at, layer.cross_attention)]
         return source
 
     def layer_outputs(self) -> list[LayerOutput]:
-        source = [self.layer_output("source", at, layer.out) for at, layer in enumerate(self.encoder.layers)]
+        source = [LayerOutput("source", one.layer, f"encoder.{one.name}") for one in self.encoder.layer_outputs()]
         return source + [self.layer_output("target", at, layer.out) for at, layer in enumerate(self.decoder)]
 
     @property
@@ -198,8 +216,9 @@ class VisionEncoderDecoder(SequenceModel):
         x = self.embedding.embed("target", tokens.view(step.sources, -1))  # (images, new, dim)
         x = self.dropout(self.position.embed(x, step.query_positions))
         buffers = [None] * len(self.decoder) if state.kv_cache is None else state.kv_cache["layers"]
+        visible = AttentionBias(state.memory["mask"])
         for layer, (key, value), kv_cache in zip(self.decoder, state.memory["layers"], buffers, strict=True):
-            x = layer(x, (key, value, state.memory["mask"]), kv_cache, self.position, step, None)
+            x = layer(x, (key, value, visible), kv_cache, self.position, step, None)
         hidden = self.last(x).view(*tokens.shape, -1)
         filled = state.filled + tokens.numel() // step.sources
         return Step(hidden, state._replace(owned_slots=step.owned_slots, filled=filled), {})

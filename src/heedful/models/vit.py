@@ -53,20 +53,20 @@ class PatchOptions(Protocol):
     @property
     def patch(self) -> int: ...
     @property
-    def stem(self) -> Stem: ...
+    def channels(self) -> int: ...
 
 
-def patch_problems(config: PatchOptions) -> list[Problem]:
+def patch_problems(config: PatchOptions, stem: Stem) -> list[Problem]:
     """Problems with the size of patches."""
     problems = []
     if any(size % config.patch for size in config.image_size):
         given = f"given {config.patch}, which does not divide both sizes of model.image_size {list(config.image_size)}"
         problems.append(Problem("patch", given))
-    if config.stem == "convolution" and (config.patch < 2 or config.patch & (config.patch - 1)):
-        expected = "expected a power of two with stem 'convolution', whose convolutions halve the image"
+    if stem == "convolution" and config.patch & (config.patch - 1):
+        expected = "expected a power of two with convolutions, which halve the image"
         problems.append(Problem("patch", f"given {config.patch}, {expected}"))
-    if config.stem == "convolution" and config.dim % config.patch:
-        expected = f"expected a multiple of model.patch {config.patch} with stem 'convolution'"
+    if stem == "convolution" and config.dim % config.patch:
+        expected = f"expected a multiple of model.patch {config.patch} with convolutions"
         problems.append(Problem("dim", f"given {config.dim}, {expected}"))
     return problems
 
@@ -114,7 +114,7 @@ class VitConfig(FamilyConfig):
 
     @model_validator(mode="after")
     def _fits_together(self) -> VitConfig:
-        problems = patch_problems(self)
+        problems = patch_problems(self, self.stem)
         if self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
         if self.position == "sinusoidal" and self.dim % 4:
@@ -129,14 +129,12 @@ class PatchEmbedding(nn.Module):
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, config: VitConfig) -> None:
+    def __init__(self, patch: int, channels: int, patches_to_vectors: nn.Module) -> None:
         super().__init__()
-        self.patch = config.patch
-        linear_map = config.stem == "linear"
-        self.map = linear(config.patch**2 * config.channels, config.dim) if linear_map else ConvolutionStem(config)
+        self.patch, self.map = patch, patches_to_vectors
         self.patches = HookPoint()  # (rows, patches, patch x patch x channels), standardized
-        self.register_buffer("mean", torch.full((config.channels,), 0.5))
-        self.register_buffer("deviation", torch.full((config.channels,), 0.5))
+        self.register_buffer("mean", torch.full((channels,), 0.5))
+        self.register_buffer("deviation", torch.full((channels,), 0.5))
 
     def fit(self, counts: Tensor) -> None:
         """Set mean and standard deviation to those of the training images. counts (channels, 256): how often each value of a
@@ -148,10 +146,13 @@ class PatchEmbedding(nn.Module):
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        """pixels (rows, height, width, channels), 0 to 255 -> (rows, patches, dim)."""
+    def forward(self, pixels: Tensor, mask: Tensor | None) -> Tensor:
+        """pixels (rows, height, width, channels), 0 to 255; mask (rows, patches): False for padding, which becomes zeros
+        -> (rows, patches, dim)."""
         image = (pixels.to(self.mean.dtype) / (LEVELS - 1) - self.mean) / self.deviation
-        return self.map(self.patches(split_patches(image, self.patch)))
+        patches = self.patches(split_patches(image, self.patch))
+        vectors: Tensor = self.map(patches if mask is None else patches * mask[..., None])
+        return vectors
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -160,19 +161,20 @@ class PatchEmbedding(nn.Module):
 class ConvolutionStem(nn.Module):
     """Patches through convolutions that halve height and width until one vector for each patch is left, and one more."""
 
-    def __init__(self, config: VitConfig) -> None:
+    def __init__(self, config: PatchOptions) -> None:
         super().__init__()
-        self.patch, self.across = config.patch, config.image_size[1] // config.patch
+        self.patch, self.down = config.patch, config.image_size[0] // config.patch
         halvings = int(math.log2(config.patch))
         sizes = [config.channels, *(config.dim >> (halvings - 1 - at) for at in range(halvings))]  # dim after the last
         self.halve = nn.ModuleList(
             nn.Conv2d(size, after, KERNEL, stride=2, padding=KERNEL // 2) for size, after in pairwise(sizes)
         )
-        self.out = nn.Conv2d(config.dim, config.dim, KERNEL, padding=KERNEL // 2)
+        self.out = nn.Conv2d(sizes[-1], config.dim, KERNEL, padding=KERNEL // 2)
 
     def forward(self, patches: Tensor) -> Tensor:
         """(rows, patches, patch x patch x channels) -> (rows, patches, dim)."""
-        x = join_patches(patches, self.patch, self.across).permute(0, 3, 1, 2)  # (rows, channels, height, width)
+        across = patches.shape[1] // self.down
+        x = join_patches(patches, self.patch, across).permute(0, 3, 1, 2)  # (rows, channels, height, width)
         for convolution in self.halve:
             x = functional.relu(convolution(x))  # (rows, channels, height, width), height and width halved
         vectors: Tensor = self.out(x)  # (rows, dim, down, across)
@@ -180,6 +182,14 @@ class ConvolutionStem(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+def make_patch_position(name: PatchPosition, dim: int, tokens: int, across: int, *, class_token: bool) -> Position:
+    """across: patches in a row of the image; class_token: whether one of the tokens stands before the patches."""
+    size = PositionSize(dim, heads=1, head_dim=dim, limit=tokens, clip=0, reads_ahead=True)
+    if name == "sinusoidal":
+        return PatchSinusoids(size, across, class_token=class_token)
+    return Learned(size) if name == "learned" else Position(size)
 
 
 class Layer(nn.Module):
@@ -209,19 +219,15 @@ class Vit(EncoderModel):
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
         self.config = config
-        self.embed_patches = PatchEmbedding(config)
+        linear_map = config.stem == "linear"
+        stem = linear(config.patch**2 * config.channels, config.dim) if linear_map else ConvolutionStem(config)
+        self.embed_patches = PatchEmbedding(config.patch, config.channels, stem)
         self.cls = nn.Parameter(0.02 * torch.randn(config.dim)) if config.pooling == "cls" else None
-        self.position = self.make_position()
+        across, has_class = config.image_size[1] // config.patch, self.cls is not None
+        self.position = make_patch_position(config.position, config.dim, config.tokens, across, class_token=has_class)
         self.dropout = Dropout(config.dropout)
         self.layers = Layers(Layer(config) for _ in range(config.layers))
         self.last = PreNorm.last(config.dim, NORM_EPS)
-
-    def make_position(self) -> Position:
-        config = self.config
-        size = PositionSize(config.dim, config.heads, config.dim // config.heads, config.tokens, clip=0, reads_ahead=True)
-        if config.position == "sinusoidal":
-            return PatchSinusoids(size, config.image_size[1] // config.patch, class_token=self.cls is not None)
-        return Learned(size) if config.position == "learned" else Position(size)
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         return {}  # its inputs are numbers
@@ -248,7 +254,7 @@ class Vit(EncoderModel):
         """tokens: pixels (rows, height, width, channels), 0 to 255; mask (rows, patches): False for patches that are padding,
         which the data of no task has -> hidden states of [CLS], if there is one, and of the patches, row by row:
         (rows, time, dim). There are no segments."""
-        x = self.embed_patches(tokens)  # (rows, patches, dim)
+        x = self.embed_patches(tokens, mask)  # (rows, patches, dim)
         if mask is not None:
             mask = functional.pad(mask, (x.shape[1] + int(self.cls is not None) - mask.shape[1], 0), value=True)[:, None, None]
         if self.cls is not None:

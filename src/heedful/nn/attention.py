@@ -149,9 +149,9 @@ class CrossAttention(nn.Module):
         key, value = self.memory(source).chunk(2, dim=-1)
         return split_heads(key, self.heads), split_heads(value, self.heads)
 
-    def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x (sources, time, dim), key and value from `project_memory`, mask (sources, 1, 1, key) -> (sources, time, dim)."""
-        context = self.core(split_heads(self.query(x), self.heads), key, value, AttentionBias(mask))
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> Tensor:
+        """x (sources, time, dim), key and value from `project_memory` -> (sources, time, dim)."""
+        context = self.core(split_heads(self.query(x), self.heads), key, value, attention_bias)
         out: Tensor = self.out(join_heads(context))
         return out
 
@@ -176,7 +176,7 @@ class NoHeads(nn.Module):
     def project_memory(self, source: Tensor) -> tuple[Tensor, Tensor]:
         return self.split(source)[:2]
 
-    def forward(self, x: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias | Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias | None) -> Tensor:
         """x: input of cross-attention (rows, time, dim) or query of self-attention (rows, 0 heads, time, head_dim)
         -> (rows, time, dim)."""
         return self.bias.expand(x.shape[0], x.shape[-2], -1)

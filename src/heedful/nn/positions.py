@@ -231,9 +231,12 @@ def make_attention_bias(
     mask: Tensor | None,
     *,
     causal: bool = False,
+    bias: Tensor | None = None,
 ) -> AttentionBias:
-    """Combine a mask with the bias of a position scheme."""
-    bias = position.bias(query, query_positions, key_positions)
+    """Combine a mask and a bias with the bias of a position scheme."""
+    own = position.bias(query, query_positions, key_positions)
+    if own is not None:
+        bias = own if bias is None else own + bias
     mix = (lambda weights: position.mix(weights, query_positions, key_positions)) if position.mixes else None
     return AttentionBias(mask, causal, bias, mix)
 

@@ -26,6 +26,7 @@ class StepContext(NamedTuple):
     owned_slots: Tensor | None = None  # (rows, slots): as in a state, with the new slots marked
     slots: Tensor | slice | None = None  # slots of the new tokens; None: they are concatenated to the cache
     is_source: bool = False  # the tokens are those of the source, in a decoder-only model
+    bias: Tensor | None = None  # (sources or 1, 1, new, slots): that of a structure, added to the scaled scores
 
     @property
     def whole(self) -> bool:

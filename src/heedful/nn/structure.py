@@ -10,18 +10,21 @@
     matrix      mask or bias of a file, a row for each query
     edges       mask of a file of edges between positions, and every position attends to itself
 
+Causal attention has the structure in addition to its own mask: j <= i and mask_ij, scores plus bias_ij. In cross-attention i is
+a position of the target, where the start token has 0, and j one of the source.
+
 A structure is a function of positions that returns truth values, a mask, or numbers, a bias; any Python function will do:
 
     model.structure = FunctionStructure(lambda i, j: (i - j).abs() <= 3)     i (…, query, 1), j (…, 1, key) -> (…, query, key)
 
-It is shared by all layers of a model. A matrix belongs to the weights, so that a run folder is complete without its file.
+It is shared by all layers of a side. A matrix belongs to the weights, so that a run folder is complete without its file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from pydantic import model_validator
@@ -29,12 +32,15 @@ from torch import Tensor, nn
 
 from heedful.config.base import Config, PathName, PositiveNumber, Problem, Size, refuse, unused
 from heedful.errors import ConfigError, HeedfulError
+from heedful.nn import masks
 from heedful.nn.attention import AttentionBias
+from heedful.nn.step_context import StepContext
 
 PositionFunction = Callable[[Tensor, Tensor], Tensor]  # query and key positions -> mask (bool) or bias (floating point)
 
 
 class StructureConfig(Config):
+    causal: ClassVar[bool] = False  # whether it restricts causal attention
     kind: Literal["full", "window", "causal", "block", "grid", "distance", "matrix", "edges"] = "full"
     """Which tokens attend to which: all to all, or one of the structures of `nn/structure.py`."""
     radius: Size = 1
@@ -59,7 +65,7 @@ class StructureConfig(Config):
         used = OPTIONS[self.kind]
         problems = []
         if "file" in used:
-            missing = [name for name in ("file", "positions") if getattr(self, name) is None]
+            missing = [name for name in ("file", "positions", "source_positions") if getattr(self, name, 0) is None]
             problems += [Problem(name, f"missing; expected a value for kind {self.kind!r}") for name in missing]
         elif "columns" in used and "columns" not in self.model_fields_set:
             problems.append(Problem("columns", "missing; expected the number of columns of the grid"))
@@ -67,12 +73,46 @@ class StructureConfig(Config):
         refuse([*problems, *unused(self, dict.fromkeys(names, f"kind {self.kind!r} does not use it"))])
         return self
 
-    def length_problems(self, length: int) -> list[Problem]:
-        """The problem of sequences that are longer than a matrix."""
-        if self.positions is None or self.positions >= length:
-            return []
-        given = f"given {self.positions}, expected at least {length}: the sequence length"
-        return [Problem("structure.positions", given)]
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """Query and key positions of a matrix."""
+        return None if self.positions is None else (self.positions, self.positions)
+
+    def length_problems(self, path: str, queries: int, keys: int) -> list[Problem]:
+        """The problems of sequences that are longer than the matrix of the structure at this path."""
+        names = "positions", "source_positions" if "source_positions" in type(self).model_fields else "positions"
+        needed: dict[str, int] = {}
+        for name, length in zip(names, (queries, keys), strict=True):
+            needed[name] = max(length, needed.get(name, 0))
+        return [
+            Problem(f"{path}.{name}", f"given {given}, expected at least {length}: the sequence length")
+            for name, length in needed.items()
+            if (given := getattr(self, name)) is not None and given < length
+        ]
+
+
+class CausalStructureConfig(StructureConfig):
+    causal: ClassVar[bool] = True
+    kind: Literal["full", "window", "block", "grid", "distance", "matrix", "edges"] = "full"
+    """Which of the tokens up to itself a token attends to: all, or one of the structures of `nn/structure.py`."""
+
+    @model_validator(mode="after")
+    def _edges_lead_to_later_positions(self) -> CausalStructureConfig:
+        if self.kind == "edges" and not self.directed:
+            given = "given false, expected true: in causal attention only the later position of an edge attends to the other"
+            refuse([Problem("directed", given)])
+        return self
+
+
+class CrossStructureConfig(StructureConfig):
+    kind: Literal["full", "window", "distance", "matrix"] = "full"
+    """Which source tokens a target token attends to: all, or one of the structures of `nn/structure.py`."""
+    source_positions: Size | None = None
+    """Matrix: number of source positions, its columns."""
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        return None if self.positions is None or self.source_positions is None else (self.positions, self.source_positions)
 
 
 OPTIONS: dict[str, tuple[str, ...]] = {  # that a kind uses
@@ -82,7 +122,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {  # that a kind uses
     "block": ("block",),
     "grid": ("columns", "radius"),
     "distance": ("slope",),
-    "matrix": ("file", "positions", "values"),
+    "matrix": ("file", "positions", "source_positions", "values"),
     "edges": ("file", "positions", "directed"),
 }
 
@@ -121,7 +161,8 @@ FUNCTIONS: dict[str, Callable[[StructureConfig, Tensor, Tensor], Tensor]] = {
 class Structure(nn.Module):
     """A mask or a bias of attention scores that depends on positions."""
 
-    limit: int | None = None  # maximum number of positions; None: unlimited
+    limit: int | None = None  # maximum number of query positions; None: unlimited
+    key_limit: int | None = None  # of key positions
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> AttentionBias:
         """(rows or 1, query), (rows or 1, key) -> mask or bias (rows or 1, 1, query, key)."""
@@ -138,12 +179,13 @@ class Structure(nn.Module):
         """The mask or bias of query positions (…, query, 1) and key positions (…, 1, key)."""
         raise NotImplementedError
 
-    def check_length(self, length: int) -> None:
-        if self.limit is not None and not torch.compiler.is_compiling() and length > self.limit:
-            raise HeedfulError(
-                f"a sequence of {length} tokens was given to a model whose attention structure has {self.limit} positions",
-                hint="shorten the input, or train with a larger model.structure.positions",
-            )
+    def check_lengths(self, queries: int, keys: int) -> None:
+        for length, limit in ((queries, self.limit), (keys, self.key_limit)):
+            if limit is not None and not torch.compiler.is_compiling() and length > limit:
+                raise HeedfulError(
+                    f"a sequence of {length} tokens was given to a model whose attention structure has {limit} positions",
+                    hint="shorten the input, or train with a structure of more positions",
+                )
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -165,13 +207,13 @@ class MatrixStructure(Structure):
 
     matrix: Tensor
 
-    def __init__(self, positions: int, values: Literal["mask", "bias"]) -> None:
+    def __init__(self, queries: int, keys: int, values: Literal["mask", "bias"]) -> None:
         super().__init__()
-        self.limit, self.values = positions, values
-        self.register_buffer("matrix", torch.zeros(positions, positions))  # of a mask: 1 where attention is allowed
+        self.limit, self.key_limit, self.values = queries, keys, values
+        self.register_buffer("matrix", torch.zeros(queries, keys))  # of a mask: 1 where attention is allowed
 
     def set(self, matrix: Tensor) -> None:
-        """matrix (positions, positions): finite numbers; of a mask, 0 and 1, with a 1 in each row."""
+        """matrix (queries, keys): finite numbers; of a mask, 0 and 1, with a 1 in each row."""
         self.matrix.copy_(matrix)
 
     def values_at(self, i: Tensor, j: Tensor) -> Tensor:
@@ -183,8 +225,8 @@ def make_structure(config: StructureConfig) -> Structure | None:
     """The structure of a config; the numbers of a matrix are set later. None: all tokens attend to all."""
     if config.kind == "full":
         return None
-    if config.positions is not None:
-        return MatrixStructure(config.positions, config.values)
+    if config.shape is not None:
+        return MatrixStructure(*config.shape, config.values)
     return FunctionStructure(partial(FUNCTIONS[config.kind], config))
 
 
@@ -212,9 +254,21 @@ def attention_structure(
     tokens attend to all."""
     if structure is None:
         return None if attention_mask is None else AttentionBias(attention_mask[:, None])
-    structure.check_length(positions.shape[1])
+    structure.check_lengths(positions.shape[1], positions.shape[1])
     own = structure(positions, positions)
     return own if attention_mask is None else join(own, AttentionBias(attention_mask[:, None]))
+
+
+def restrict_step(step: StepContext, structure: Structure | None) -> StepContext:
+    """A step whose causal attention has the structure as well."""
+    if structure is None:
+        return step
+    mask = step.mask
+    if mask is None:  # a whole sequence
+        mask = masks.causal(step.query_positions, step.key_positions)
+        mask = mask if step.real is None else mask & step.real[:, None]
+    own = structure(step.query_positions, step.key_positions)
+    return step._replace(mask=mask if own.mask is None else mask & own.mask[:, 0], bias=own.bias)
 
 
 def smallest(*limits: int | None) -> int | None:
