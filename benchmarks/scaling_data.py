@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -106,7 +106,7 @@ def prepare(corpus: CorpusConfig) -> dict[str, Any]:
     return {"start_bytes": start, "stages": stages, "tokens": tokens, "batches": len(batches)}
 
 
-def plan(source_lengths: Lengths, target_lengths: Lengths) -> list[Index]:
+def plan(source_lengths: Lengths, target_lengths: Lengths) -> Sequence[Index]:
     everything = mix_corpora([len(source_lengths)], [1.0], seed=1, epoch=0)
     return plan_epoch(source_lengths, target_lengths, budget=BUDGET, seed=1, epoch=0, indices=everything)
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from heedful.data import batching
 from heedful.data.batching import (
     END,
     JITTER,
@@ -74,14 +75,32 @@ def test_a_plan_sorts_by_both_keys(lengths: list[tuple[int, int]], seed: int, ch
     assert sum(map(len, plan)) == len(order)
 
 
-def test_a_plan_needs_little_more_memory_than_its_indices() -> None:
+def test_a_plan_needs_little_more_memory_than_its_indices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "BLOCK", 1 << 12)
     source, target = np.random.default_rng(0).integers(1, 60, (2, 200_000)).astype(np.int32)
     tracemalloc.start()
-    plan = plan_epoch(source, target, budget=8192, seed=0, epoch=0)
-    _, peak = tracemalloc.get_traced_memory()
+    chosen = mix_corpora([200_000], [1.0], seed=0, epoch=0)
+    plan = plan_epoch(source, target, budget=8192, seed=0, epoch=0, indices=chosen)
+    del chosen
+    kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert sum(map(len, plan)) == 200_000
-    assert peak < 32 * 200_000, "8 bytes an index, 8 its noise, 4 its length, and what sorting takes"
+    assert peak < 23 * 200_000, "4 bytes an index before and after sorting, 8 its key, and what sorting takes"
+    assert kept < 6 * 200_000
+
+
+@given(lengths=LENGTHS, seed=st.integers(0, 9), block=st.integers(1, 50), multiple=st.sampled_from([1, 4]))
+def test_a_plan_does_not_depend_on_the_blocks_that_are_sorted(
+    lengths: list[tuple[int, int]], seed: int, block: int, multiple: int
+) -> None:
+    def plan() -> list[list[int]]:
+        batches = plan_epoch(*columns(lengths), budget=90, seed=seed, epoch=1, pad_to_multiple_of=multiple)
+        return [batch.tolist() for batch in batches]
+
+    whole = plan()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batching, "BLOCK", block)
+        assert plan() == whole
 
 
 def test_a_plan_is_a_function_of_seed_and_epoch() -> None:

@@ -103,7 +103,7 @@ train  7 lines, 3 pairs kept  a + b
          a line 6: the same pair as a line 1
        1 source that is also in valid or test, kept
          a line 7: the source is also in v.tsv line 1
-valid  1 lines, 1 pairs kept  v.tsv"""
+valid  1 line, 1 pair kept  v.tsv"""
     )
     (utf8, *_) = report.as_dict()["corpora"][0]["problems"]
     assert utf8 == {

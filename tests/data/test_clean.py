@@ -10,7 +10,7 @@ from workshop import heed, write_recipe
 
 import heedful
 from heedful.data import clean as cleaning
-from heedful.data.clean import Filters, clean, script_of
+from heedful.data.clean import Filters, all_scripts, clean, script_of
 from heedful.data.sources import CorpusConfig
 from heedful.errors import ConfigError
 
@@ -92,12 +92,17 @@ def test_the_command_reports_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
     source.write_text("".join(f"{pair[0]}\n" for pair in [*GOOD, GOOD[0]]))
     target.write_text("".join(f"{pair[1]}\n" for pair in [*GOOD, GOOD[0]]))
     assert heed("data", "clean", source, target, "--output", output, "--scripts", "Latin,Latin") == 0
-    printed = capsys.readouterr().out
+    shown = capsys.readouterr()
+    printed = shown.out
+    assert f"wrote {output}" in shown.err
+    assert heed("data", "clean", source, target, "--output", output) == 2
+    assert f"{output} exists already; expected a new file" in capsys.readouterr().err
     assert "4 lines, 3 pairs kept" in printed and "1 duplicate, dropped" in printed
     assert output.read_text() == "".join(f"{a}\t{b}\n" for a, b in GOOD)
     output.unlink()
     wrong = {
         ("--scripts", "LATEN,LATIN"): "--scripts: given 'LATEN', expected two of",
+        ("--scripts", "CARON,LATIN"): "--scripts: given 'CARON', expected two of",
         ("--languages", "en,xx"): "--languages: given 'xx', expected two of",
         ("--languages", "en"): "expected two names",
         ("--min-score=-3",): "--min-score is given without --score",
@@ -111,6 +116,8 @@ def test_the_command_reports_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_the_script_of_a_letter_is_that_of_unicode() -> None:
+    assert {"LATIN", "CJK", "HANGUL", "TAGBANWA"} < all_scripts()
+    assert not all_scripts() & {"ALEF", "CARON", "FEMININE", "KELVIN", "FULLWIDTH", "MODIFIER", "UNKNOWN"}
     assert [script_of(letter) for letter in "aßΩя字かカ한ا"] == [
         "LATIN", "LATIN", "GREEK", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC"
     ]  # fmt: skip

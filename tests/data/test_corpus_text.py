@@ -175,9 +175,9 @@ def test_a_file_in_another_encoding_is_refused_with_the_conversion_command(tmp_p
     (tmp_path / "a").write_bytes("caf\xe9\ntea\n".encode("latin-1") * 10)
     error = check_passage("train", Passage(tmp_path / "a")).training_error(0.05)
     assert str(error).replace(f"{tmp_path}/", "") == (
-        "a: 10 of 20 lines are unusable; expected at most data.max_unusable = 0.05 of them; 10 lines that are not UTF-8, "
+        "a: 10 of 20 lines are unusable; expected at most the fraction data.max_unusable = 0.05; 10 lines that are not UTF-8, "
         "the first at a line 1: byte 4 is not UTF-8\n\nhint: convert it: iconv -f ISO-8859-1 -t UTF-8 a > a.utf8; "
-        "or set data.max_unusable = 1 to skip any number of lines"
+        "or set data.max_unusable = 0.5 to skip them"
     )
 
 

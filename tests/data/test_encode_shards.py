@@ -70,7 +70,7 @@ def test_a_build_that_was_interrupted_continues_with_the_missing_shards(
         encoded.append(folder.name)
 
     monkeypatch.setattr(Worker, "encode", killed)
-    with pytest.raises(DataError, match="a process that encodes the data ended with signal 9"):
+    with pytest.raises(DataError, match=r"ended with signal 9, 3 times at the same 20 pairs, the first in line 41"):
         open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "cache")
     (work,) = (tmp_path / "cache" / "tokens").glob("*.shards")
     damaged = work / "shard-00000001" / "lines"
@@ -83,6 +83,31 @@ def test_a_build_that_was_interrupted_continues_with_the_missing_shards(
     monkeypatch.setattr(encode_shards, "SHARD", 1000)
     open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "whole")
     assert files_of(tmp_path / "cache") == files_of(tmp_path / "whole")
+
+
+def test_the_shard_of_a_killed_worker_is_encoded_by_a_new_one(
+    tmp_path: Path,
+    corpus: CorpusConfig,
+    tokenizer: Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = tmp_path / "whole"
+    open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=whole)
+    monkeypatch.setattr(encode_shards, "SHARD", 20)
+    monkeypatch.setattr(encode_shards, "cores", lambda: 2)
+    send, moments = Worker._send, iter([True, False, True, True, *[False] * 50])
+
+    def killed(worker: Worker, content: bytes) -> None:
+        kill = next(moments)
+        send(worker, content[: len(content) // 2] if kill else content)  # killed while it reads, or before it answers
+        if kill:
+            os.kill(worker.process.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(Worker, "_send", killed)
+    open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "shards")
+    assert files_of(tmp_path / "shards") == files_of(whole)
+    assert caplog.text.count("ended with signal 9; its shard is encoded again") >= 2
 
 
 def test_an_error_while_reading_is_raised_after_the_shards_before_it(

@@ -84,8 +84,9 @@ def test_an_output_through_a_link_keeps_the_link(tmp_path: Path) -> None:
 
 def test_an_output_that_cannot_be_opened_is_refused_before_the_work() -> None:
     for path in (Path("/no/such/folder/file"), Path("/tmp")):
-        with pytest.raises(ConfigError, match="cannot be written"), output_file(path):
+        with pytest.raises(WriteError, match="cannot be written") as error, output_file(path):
             raise AssertionError("the block must not run")
+        assert error.value.exit_code == 4
 
 
 def test_a_full_device_is_a_clear_error() -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 from pathlib import Path
 
 import pytest
+from tokenizers import pre_tokenizers, trainers
 
 from heedful.errors import ConfigError, DataError
 from heedful.text import Specials, TokenizerConfig, train_tokenizer
-from heedful.text.normalize import normalize
+from heedful.text.library import LibraryCodec
+from heedful.text.normalize import normalize, normalizing_steps
+from heedful.text.pipelines import BAR, PIPELINES
+from heedful.text.specials import SPECIALS
 from heedful.text.tokenizer import Kind
-from heedful.text.train import LEARNERS
+from heedful.text.train import LEARNERS, skip_blank
 
 LINES = [
     "Two men are walking, slowly, to the river.",
@@ -32,6 +37,26 @@ def config(kind: Kind, **options: object) -> TokenizerConfig:
 
 def test_every_kind_is_tested() -> None:
     assert set(KINDS) == set(LEARNERS)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", ["bpe", "bytes"])
+def test_merges_from_counted_words_are_those_from_lines(kind: Kind, lowercase: bool) -> None:
+    draw = random.Random(1)
+    lines = ["".join(draw.choices(f"abcAB12,.é\u0301\t\u00a0{BAR}      ", k=30)) for _ in range(200)]
+    given = config(kind, lowercase=lowercase)
+    library = PIPELINES[kind](normalizing_steps(given.normalize, lowercase))
+    trainer = trainers.BpeTrainer(
+        vocab_size=given.vocab,
+        min_frequency=given.min_frequency,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if kind == "bytes" else [],
+        show_progress=False,
+    )
+    library.train_from_iterator(skip_blank(lines), trainer)
+    codec = train_tokenizer(given, lines).codec
+    assert isinstance(codec, LibraryCodec)
+    assert json.loads(codec.library.to_str()) == json.loads(library.to_str())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -103,7 +103,9 @@ def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
         lines, pair_hashes, source_hashes = columns.arrays()
     refuse_copy(corpus, copied, total)
     if isinstance(corpus, CorpusPart) and not len(lines):
-        raise DataError(corpus.part.empty(title_of(corpus), "pair"), hint="use a larger fraction, or more pairs")
+        raise DataError(
+            corpus.part.empty(title_of(corpus), "pair") + unusable.note(), hint="use a larger fraction, or more pairs"
+        )
     return CorpusScan(
         split,
         corpus,

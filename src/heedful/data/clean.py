@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -35,11 +36,13 @@ from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
 from heedful.data.report import CheckReport, CorpusCheck
 from heedful.data.sources import CorpusConfig, place_of, title_of
 from heedful.data.unusable import LineProblem, Side, UnusableLines
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, nearest
 from heedful.storage.mapping import Growing
 from heedful.storage.writing import output_file
 
 CHUNK = 4096  # pairs that are hashed or scored together
+SCRIPT_LETTERS = 16  # letters of a script, at least
+LETTER_FORMS = ("MODIFIER", "FULLWIDTH", "HALFWIDTH", "DOUBLE-STRUCK")  # first words of names of letters of several scripts
 SHARE = 0.75  # of the letters of a side that must be of its script
 LETTERS = 20  # the language of a shorter text cannot be identified reliably; it is kept
 
@@ -72,6 +75,8 @@ class Kept(NamedTuple):
 def clean(corpus: CorpusConfig, filters: Filters, output: Path, score: Scorer | None = None) -> CheckReport:
     """Write the pairs that pass all filters, as .jsonl or .tsv by the suffix, and return the report."""
     render = writer_of(output)
+    if output.is_file():
+        raise ConfigError(f"{output} exists already; expected a new file", hint="choose another name with --output")
     check_filters(filters, score)
     dropped = UnusableLines(lambda problem: place_of(corpus, problem.line, problem.side))
     total, passed = first_pass(corpus, filters, dropped)
@@ -244,13 +249,18 @@ def check_filters(filters: Filters, score: Scorer | None) -> None:
         raise ConfigError(f"{given} is given without {other}; expected both", hint="add --score RUN --min-score -3")
     for script in filters.scripts or ():
         if script not in all_scripts():
-            raise ConfigError(f"--scripts: given {script!r}, expected two of: {', '.join(sorted(all_scripts()))}")
+            close = nearest(script, all_scripts())
+            raise ConfigError(
+                f"--scripts: given {script!r}, expected two of: {', '.join(sorted(all_scripts()))}",
+                hint=f"did you mean {close!r}?" if close else None,
+            )
 
 
 @lru_cache(maxsize=1)
 def all_scripts() -> frozenset[str]:
-    """The scripts of the letters of the Basic Multilingual Plane."""
-    return frozenset(script_of(chr(code)) for code in range(1 << 16) if chr(code).isalpha())
+    """The scripts with at least SCRIPT_LETTERS letters in the Basic Multilingual Plane, by the first words of their names."""
+    counts = Counter(script_of(chr(code)) for code in range(1 << 16) if chr(code).isalpha())
+    return frozenset(script for script, count in counts.items() if count >= SCRIPT_LETTERS and script not in LETTER_FORMS)
 
 
 def writer_of(output: Path) -> Callable[[Pair], str]:

@@ -16,7 +16,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, compress, islice
@@ -93,18 +93,22 @@ def open_pairs(
 ) -> PairStore:
     """Return the store with this key, written from the pairs if it is not in the cache; title: the files, for messages."""
     folder = (cache or cache_folder()) / "tokens" / key
-    work = folder.with_name(f"{key}.shards")
+    work = folder.with_name(f"{key}.{encode_shards.SHARD}.shards")
     store = find_or_build(folder, find_store, lambda partial: build_store(partial, work, kept, encoders, options))
-    if work.exists():
-        with suppress(OSError):  # another process may remove it too
-            folders.remove(work)
+    for shards in folder.parent.glob(f"{key}.*shards"):  # also of another size, from an earlier release
+        with suppress(OSError, WriteError):  # another process may remove it too
+            folders.remove(shards)
     if len(store) == 0:
-        raise DataError(
-            f"no pair of {title} can be used: all {len(store.overlong):,} are longer than "
-            f"data.max_length = {options.max_length} tokens on a side",
-            hint="raise data.max_length, or choose a tokenizer with a larger vocabulary",
-        )
+        raise no_usable_pair(title, len(store.overlong), options)
     return store
+
+
+def no_usable_pair(title: str, overlong: int, options: StoreOptions) -> DataError:
+    return DataError(
+        f"no pair of {title} can be used: all {overlong:,} are longer than "
+        f"data.max_length = {options.max_length} tokens on a side",
+        hint="raise data.max_length, or choose a tokenizer with a larger vocabulary",
+    )
 
 
 def without_dropped(dropped: NDArray[np.int64], kept: Iterable[Pair]) -> Iterator[Pair]:
@@ -174,12 +178,19 @@ def find_store(folder: Path) -> PairStore | None:
 
 def find_or_build(folder: Path, find: Callable[[Path], Found | None], write: Callable[[Path], None]) -> Found:
     """Return what a folder of the cache stores; write it if it is missing."""
-    try:
+    with cache_errors(folder.parent):
         return folders.find_or_build(folder, find, write)
+
+
+@contextmanager
+def cache_errors(folder: Path) -> Iterator[None]:
+    """Explain that a folder of the cache cannot be written."""
+    try:
+        yield
     except (OSError, WriteError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         raise DataError(
-            f"the token store cannot be written to {folder.parent}: {getattr(cause, 'strerror', None) or cause}",
+            f"the token store cannot be written to {folder}: {getattr(cause, 'strerror', None) or cause}",
             hint="set HEED_CACHE to a writable folder with enough free space",
         ) from error
 

@@ -5,21 +5,23 @@
 This process reads and checks the text; each worker (`encode_worker.py`) encodes a shard and writes it as a store of its own,
 which is complete or absent. Shards that are there are not encoded again. In the end they are concatenated: the store has the
 bytes that one process would have written. Memory is that of two shards for each worker, whatever the size of the corpus.
+The shard of a worker that was killed is encoded by a new one; a shard whose workers end ATTEMPTS times is an error.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, Self, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -31,7 +33,14 @@ from heedful.storage.manifest import Damaged, write_manifest
 from heedful.storage.mapping import map_array
 from heedful.storage.writing import create
 
-SHARD = 200_000  # pairs
+SHARD = 25_000  # pairs; small, so that at the end of a corpus all cores have work
+ATTEMPTS = 3  # to encode a shard
+
+log = logging.getLogger(__name__)
+
+
+class WorkerEnded(Exception):
+    """A worker ended without an answer; the message says how."""
 
 
 class Worker:
@@ -53,7 +62,7 @@ class Worker:
         self._send(pickle.dumps((folder, [tuple(pair) for pair in pairs]), pickle.HIGHEST_PROTOCOL))
         try:
             error: BaseException | None = pickle.load(self.output)
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):
             error = self._ended()
         if error is not None:
             raise error
@@ -65,18 +74,11 @@ class Worker:
         except BrokenPipeError:
             raise self._ended() from None
 
-    def _ended(self) -> DataError:
+    def _ended(self) -> WorkerEnded:
         code = self.process.wait()
-        return DataError(
-            f"a process that encodes the data ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}",
-            hint="run the command again: it continues with the shards that are not encoded yet; signal 9 may mean that the "
-            "memory was full",
-        )
+        return WorkerEnded(f"ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.output.close()
         with suppress(BrokenPipeError):
             self.input.close()  # ends the worker
@@ -88,14 +90,38 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def encode_shard(packed: bytes, worker: Worker | None, folder: Path, pairs: Sequence[Pair]) -> Worker:
+    """Write the store of a shard, by this worker or by a new one; return the worker, for the next shard."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            worker = worker or Worker(packed)
+            worker.encode(folder, pairs)
+            return worker
+        except WorkerEnded as ended:
+            if worker is not None:
+                worker.close()
+            worker = None
+            message = f"a process that encodes the data {ended}"
+            if attempt == ATTEMPTS:
+                raise DataError(
+                    f"{message}, {ATTEMPTS} times at the same {len(pairs):,} pairs, the first in line {pairs[0].line:,}",
+                    hint="run the command again: it continues with the shards that are not encoded yet; signal 9 may mean that "
+                    "the memory was full",
+                ) from None
+            log.warning("%s; its shard is encoded again", message)
+        except BaseException:
+            if worker is not None:
+                worker.close()
+            raise
+    raise AssertionError("the last attempt returns or raises")
+
+
 def write_shards(work: Path, pairs: Iterable[Pair], setup: Any, processes: int | None = None) -> list[Path]:
     """Write a store for each shard that is not in the folder yet; return the folders of all shards, in order.
 
     setup: (encoders, options) of `write_store`"""
     work.mkdir(parents=True, exist_ok=True)
-    packed = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
     folders: list[Path] = []
-    lock, failed = Lock(), False
 
     def missing() -> Iterator[tuple[Path, list[Pair]]]:
         remaining = iter(pairs)
@@ -104,29 +130,43 @@ def write_shards(work: Path, pairs: Iterable[Pair], setup: Any, processes: int |
             if not is_complete(folders[-1]):
                 yield folders[-1], shard
 
-    with closing(prefetch(missing(), depth=1)) as shards:
+    encode_items(missing(), setup, processes)
+    return folders
+
+
+def encode_items(
+    items: Iterator[tuple[Path, list[Pair]]],
+    setup: Any,
+    processes: int | None = None,
+    finish: Callable[[Path], None] = lambda folder: None,
+) -> None:
+    """Write a store of the pairs to each folder, in several processes; finish: called with each folder, in a thread."""
+    packed = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
+    lock, failed = Lock(), False
+    with closing(prefetch(items, depth=1)) as shards:
 
         def work_off() -> None:
             nonlocal failed
             worker: Worker | None = None
-            with ExitStack() as stack:
+            try:
                 while True:
                     with lock:
                         item = None if failed else next(shards, None)
                     if item is None:
                         return
-                    try:
-                        worker = worker or stack.enter_context(Worker(packed))
-                        worker.encode(*item)
-                    except BaseException:
-                        failed = True
-                        raise
+                    worker = encode_shard(packed, worker, *item)
+                    finish(item[0])
+            except BaseException:
+                failed = True
+                raise
+            finally:
+                if worker is not None:
+                    worker.close()
 
         count = processes or cores()
         with ThreadPoolExecutor(count, thread_name_prefix="encode") as threads:
             for future in [threads.submit(work_off) for _ in range(count)]:
                 future.result()
-    return folders
 
 
 def is_complete(folder: Path) -> bool:

@@ -8,7 +8,7 @@ so that the share of equal numbers estimates the similarity, with a standard err
 texts with all 4 numbers of one of 16 bands in common are compared; a similarity s is missed with probability (1 - s^4)^16: 2e-4
 for 0.8, 4e-8 for 0.9. Texts are compared in lower case, without punctuation.
 
-Signatures are in a temporary file, 256 bytes for a text; keys are sorted in partitions of a few million, so memory does not
+Signatures are in a temporary file, 256 bytes for a text; keys are sorted in partitions of two million, so memory does not
 grow with the number of texts, except for one byte for each.
 """
 
@@ -24,7 +24,7 @@ from heedful.storage.mapping import collect
 SHINGLE = 5  # characters
 NUMBERS, ROWS = 64, 4  # of a signature, of a band
 NEIGHBORS = 8  # earlier texts with the same key that a text is compared with
-PARTITION = 1 << 23  # keys that are sorted at a time
+PARTITION = 1 << 21  # keys that are sorted at a time
 BLOCK = 1 << 20  # keys that are read at a time
 CHARACTERS = 1 << 16  # hashed at a time
 SEED = 1

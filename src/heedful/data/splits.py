@@ -100,6 +100,8 @@ class DataConfig(Config):
     """Maximum tokens per batch on either side, padding included; a longer pair is a batch of its own."""
     pad_to_multiple_of: Size | Literal["auto"] = "auto"
     """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding; auto: 16 with CUDA graphs, else 1."""
+    max_store_megabytes: Count | None = None
+    """Maximum size of the encoded training data on disk; parts are encoded ahead of use and removed. Default: no limit."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
 
@@ -135,6 +137,8 @@ class DataConfig(Config):
                 problems.append(f"{split}: weight would have no effect; only train is weighted")
         if self.temperature != 1.0 and len(self.train or ()) < 2:
             problems.append("temperature would have no effect: it needs several corpora in train")
+        if self.max_store_megabytes is not None and len(self.train or ()) > 1:
+            problems.append(f"max_store_megabytes: given with {len(self.train or ())} corpora in train, expected one")
         problems += self.split_problems()
         if problems:
             raise ValueError("; ".join(problems))

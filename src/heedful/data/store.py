@@ -61,7 +61,27 @@ class PairStore:
         return self._text[begin:middle].tobytes().decode(), self._text[middle:end].tobytes().decode()
 
 
-class JoinedStore:
+class StoresOfPairs:
+    """Pairs by their index in several stores."""
+
+    def find(self, index: int) -> tuple[PairStore | JoinedStore, int]:
+        """Return the store that has the pair, and the pair's index in it."""
+        raise NotImplementedError
+
+    def source(self, index: int) -> Ids:
+        store, inside = self.find(index)
+        return store.source(inside)
+
+    def target(self, index: int) -> Ids:
+        store, inside = self.find(index)
+        return store.target(inside)
+
+    def text(self, index: int) -> tuple[str, str]:
+        store, inside = self.find(index)
+        return store.text(inside)
+
+
+class JoinedStore(StoresOfPairs):
     """The concatenation of several stores."""
 
     def __init__(self, stores: Sequence[PairStore]) -> None:
@@ -76,20 +96,7 @@ class JoinedStore:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def source(self, index: int) -> Ids:
-        store, inside = self.find(index)
-        return store.source(inside)
-
-    def target(self, index: int) -> Ids:
-        store, inside = self.find(index)
-        return store.target(inside)
-
-    def text(self, index: int) -> tuple[str, str]:
-        store, inside = self.find(index)
-        return store.text(inside)
-
     def find(self, index: int) -> tuple[PairStore, int]:
-        """Return the store that has the pair, and the pair's index in it."""
         number = int(np.searchsorted(self._ends, index, side="right"))
         return self.stores[number], int(index - self._ends[number] + self.sizes[number])
 

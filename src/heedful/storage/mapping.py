@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from heedful.errors import WriteError
 
-IN_MEMORY = 1 << 28  # bytes; larger files are mapped
+IN_MEMORY = 1 << 24  # bytes; larger files are mapped
 
 
 def map_array(path: Path, kind: str) -> NDArray[Any]:

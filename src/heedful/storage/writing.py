@@ -23,7 +23,6 @@ from typing import BinaryIO, TextIO, cast
 from heedful.errors import ConfigError, WriteError
 
 TEMPORARY = ".tmp-"  # prefix of files that a process is writing, or left when it was killed
-NO_SUCH_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
 
 def temporary_beside(path: Path) -> Path:
@@ -52,9 +51,18 @@ def write_error(path: Path | str, error: OSError) -> WriteError:
     hint = "check the permissions of the folder" if error.errno != errno.EBADF else None
     if error.errno == errno.EISDIR:
         hint = "move the folder of that name away"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        hint = "choose a file in an existing folder"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some disk space or raise the limit, then run the command again"
     return WriteError(f"{path} cannot be written: {error.strerror or error}", hint=hint)
+
+
+def require_folder(path: Path) -> None:
+    """Raise the WriteError of a file whose folder does not exist."""
+    if not path.parent.is_dir():
+        number = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
+        raise write_error(path, OSError(number, os.strerror(number)))
 
 
 @contextmanager
@@ -83,10 +91,6 @@ def _output(path: Path) -> Iterator[BinaryIO]:
     try:
         file = temporary.open("wb")
     except OSError as error:
-        if error.errno in NO_SUCH_PLACE:
-            raise ConfigError(
-                f"{path} cannot be written: {error.strerror}", hint="choose a file in an existing folder"
-            ) from error
         raise write_error(path, error) from error
     try:
         with file:

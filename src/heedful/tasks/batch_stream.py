@@ -43,6 +43,7 @@ def stream_batches(
             for at in range(cursor, len(chosen)):
                 batch = collate(chosen[at], epoch)
                 yield StreamedBatch(batch.pin() if device.type == "cuda" else batch, epoch, at + 1)
+            del chosen  # before the next plan is made
             epoch, cursor = epoch + 1, 0
 
     return prefetch(batches(), ahead)

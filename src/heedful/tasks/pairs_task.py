@@ -11,6 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from heedful.data.batching import Index, corpus_counts, mix_corpora, padding_fraction, plan_epoch
+from heedful.data.store import JoinedStore
+from heedful.data.streamed import StreamedPlan, StreamedStore
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig
@@ -31,7 +34,7 @@ class TeacherForcedTask:
         self.config, self.data = run.task, run.data
         self.search, self.seed, self.system = run.search, run.seed, system
 
-    def plan(self, epoch: int) -> list[Index]:
+    def plan(self, epoch: int) -> Sequence[Index]:
         """The examples of each batch of an epoch: a pure function of the seed and the epoch."""
         raise NotImplementedError
 
@@ -82,18 +85,26 @@ class PairsTask(TeacherForcedTask):
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
         train, plan = self.corpora.train, self.plan(0)
+        if isinstance(plan, StreamedPlan):  # padding: of the first window
+            tokens = sum(shard.target_tokens for shard in plan.store.facts)
+            first, window = plan.plan_window(0), plan.store.open_window(0)
+            padding = padding_fraction(first, window.source_lengths, window.target_lengths)
+        else:
+            assert isinstance(train, JoinedStore)
+            tokens = sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan)
+            padding = padding_fraction(plan, train.source_lengths, train.target_lengths)
         return {
             "pairs": len(train),
             "left_out": train.overlong,
             "batches_per_epoch": len(plan),
-            "tokens_per_epoch": sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan),
-            "padding": padding_fraction(plan, train.source_lengths, train.target_lengths),
+            "tokens_per_epoch": tokens,
+            "padding": padding,
         }
 
     def describe(self) -> str:
         sizes = self.statistics()
         text = (
-            f"{sizes['pairs']:,} pairs in {sizes['batches_per_epoch']:,} batches per epoch, "
+            f"{counted(sizes['pairs'], 'pairs')} in {counted(sizes['batches_per_epoch'], 'batches')} per epoch, "
             f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
         )
         if len(self.corpora.weights) > 1:
@@ -101,11 +112,13 @@ class PairsTask(TeacherForcedTask):
             text += f"; {' + '.join(f'{count:,}' for count in counts)} pairs of the corpora in an epoch"
         if not sizes["left_out"]:
             return text
-        return f"{text}; {sizes['left_out']:,} pairs longer than {self.data.max_length} tokens left out"
+        return f"{text}; {counted(sizes['left_out'], 'pairs')} longer than {self.data.max_length} tokens left out"
 
-    def plan(self, epoch: int) -> list[Index]:
+    def plan(self, epoch: int) -> Sequence[Index]:
         """The batches of an epoch: a pure function of the seed and the epoch."""
-        train = self.corpora.train
+        train, multiple = self.corpora.train, self.data.length_multiple
+        if isinstance(train, StreamedStore):
+            return train.plan(epoch, budget=self.data.batch_tokens, seed=self.seed, pad_to_multiple_of=multiple)
         chosen = mix_corpora(train.sizes, self.corpora.weights, seed=self.seed, epoch=epoch)
         return plan_epoch(
             train.source_lengths,
@@ -114,7 +127,7 @@ class PairsTask(TeacherForcedTask):
             seed=self.seed,
             epoch=epoch,
             indices=chosen,
-            pad_to_multiple_of=self.data.length_multiple,
+            pad_to_multiple_of=multiple,
         )
 
     def batch(self, indices: Index, epoch: int) -> Batch:

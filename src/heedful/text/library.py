@@ -22,6 +22,7 @@ from heedful.text.offsets import fit_spans
 from heedful.text.pipelines import BAR, CONTINUATION, JOINER, PIPELINES, SPACES
 from heedful.text.specials import MASK, SPECIALS, UNK, Specials, find_special
 from heedful.text.tags import check_tags
+from heedful.text.word_cache import WordCache
 
 
 def byte_letters() -> dict[str, int]:
@@ -112,8 +113,15 @@ class LibraryCodec:
         return sorted(ids, key=ids.__getitem__)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.encode_whole(texts) if self.kind == "characters" else self.word_cache.encode(texts)
+
+    def encode_whole(self, texts: Sequence[str]) -> list[list[int]]:
         with panics_as_errors():
             return [encoding.ids for encoding in self.library.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    @cached_property
+    def word_cache(self) -> WordCache:
+        return WordCache(self.encode_whole, self.library, self.tags, SPACES.get(self.kind))
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         with panics_as_errors():

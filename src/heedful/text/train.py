@@ -18,7 +18,7 @@ from heedful.text.library import LibraryCodec, add_tags
 from heedful.text.long_lines import split_line
 from heedful.text.long_words import remove_long_words
 from heedful.text.normalize import describe_normalizing, normalizing_steps
-from heedful.text.pipelines import CONTINUATION, JOINER, PIPELINES
+from heedful.text.pipelines import BAR, CONTINUATION, JOINER, PIPELINES
 from heedful.text.sentencepiece import SentencePieceCodec, normalization_of, read_model
 from heedful.text.specials import SPECIALS, UNK
 from heedful.text.tags import check_tags
@@ -115,10 +115,38 @@ def learn_merges(config: TokenizerConfig, blank: Library, lines: Iterable[str], 
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if config.kind == "bytes" else [],
         show_progress=False,
     )
-    blank.train_from_iterator(remove_long_words(lines), trainer)
+    if config.normalize == "nfkc":  # makes spaces of other characters, so that words cannot be counted before it
+        blank.train_from_iterator(remove_long_words(lines), trainer)
+    else:
+        learned = Library(blank.model)
+        learned.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
+        learned.train_from_iterator(repeat_words(count_exactly(blank, remove_long_words(lines))), trainer)
+        blank.model = learned.model
+        blank.add_special_tokens(list(SPECIALS))
     # The trainer keeps the entire alphabet even if that exceeds its size; then the vocabulary is the alphabet alone.
     check_vocab_size(config, size=size, needed=blank.get_vocab_size() - len(SPECIALS), of="characters")
     return blank
+
+
+def count_exactly(library: Library, lines: Iterable[str]) -> Counter[str]:
+    """Count the pieces of the library's pre-tokenizer: those of each distinct word between single spaces once, which is faster
+    than all pieces of all lines. Where the number of spaces matters, a line is cut as a whole."""
+
+    def cut(text: str) -> list[str]:
+        return [piece for piece, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(text))]
+
+    words: Counter[str] = Counter()
+    pieces: Counter[str] = Counter()
+    for line in lines:
+        parts = line.split(" ")
+        if "" in parts or BAR in line:
+            pieces.update(cut(line))
+        else:
+            words.update(parts)
+    for word, count in words.items():
+        for piece in cut(word):
+            pieces[piece] += count
+    return pieces
 
 
 def learn_wordpieces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:

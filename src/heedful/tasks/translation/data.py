@@ -9,14 +9,15 @@ from typing import Any, Literal, NamedTuple
 
 from heedful.data.batching import temper_weights
 from heedful.data.check import check_data
-from heedful.data.encode import StoreOptions, open_store
+from heedful.data.encode import StoreOptions, no_usable_pair, open_store
 from heedful.data.links import AlignedCorpus, JoinedLinks, open_links
 from heedful.data.pairs import pairs, sentences
 from heedful.data.report import CheckReport
-from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_streams
+from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_streams, title_of
 from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
-from heedful.errors import DataError
+from heedful.data.streamed import StreamedStore, open_streamed
+from heedful.errors import ConfigError, DataError
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.translation.config import TranslationConfig
 
@@ -29,7 +30,7 @@ class Examples(NamedTuple):
 class Corpora(NamedTuple):
     """Training and validation data."""
 
-    train: JoinedStore
+    train: JoinedStore | StreamedStore
     weights: tuple[float, ...]  # sampling weights of the corpora in train
     valid: Examples
     links: JoinedLinks | None = None  # token alignments of train, for guided alignment
@@ -70,6 +71,8 @@ class TranslationData:
         """Encode the data, without the lines that the check dropped."""
         splits = splits_of(self.data)
         options = StoreOptions(self.data.max_length, self.data.max_ratio, keep_text=self.dropout > 0)
+        if self.data.max_store_megabytes is not None:
+            return self.prepare_streamed(tokenizers, report, options, self.data.max_store_megabytes * 10**6)
         stores = [
             open_store(corpus, tokenizers, options, dropped=dropped)
             for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
@@ -83,6 +86,19 @@ class TranslationData:
             )
             links = JoinedLinks([open_links(corpus, tokenizers) for corpus in aligned])
         return Corpora(JoinedStore(stores), tuple(weights), examples_of(splits.valid, self.data.max_ratio), links)
+
+    def prepare_streamed(self, tokenizers: Tokenizers, report: CheckReport, options: StoreOptions, max_bytes: int) -> Corpora:
+        """As `prepare`, with a store of which only parts are on the disk at a time."""
+        if self.config.guided_alignment:
+            raise ConfigError(
+                "data.max_store_megabytes cannot be combined with task.guided_alignment", hint="remove one of them"
+            )
+        splits = splits_of(self.data)
+        (corpus,), (dropped,) = splits.train, report.dropped("train")
+        store = open_streamed(corpus, tokenizers, options, dropped=dropped, max_bytes=max_bytes)
+        if len(store) == 0:
+            raise no_usable_pair(title_of(corpus), store.overlong, options)
+        return Corpora(store, (1.0,), examples_of(splits.valid, self.data.max_ratio))
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
         """A usage example and the limits of the model, for its card."""
