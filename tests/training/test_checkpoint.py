@@ -22,7 +22,7 @@ from heedful.errors import CheckpointError
 from heedful.storage import reading
 from heedful.storage.manifest import NAME
 from heedful.training.checkpoint import load, load_state, load_tensors, save, save_named, stems, verify, verify_usable
-from heedful.training.manifest import FORMAT, Manifest, read_manifest, record
+from heedful.training.manifest import SHARDED, Manifest, read_manifest, record
 
 STATE = {"step": 7, "rate": 0.1 + 0.2, "best": [3, 36.9], "note": "Grüße", "nothing": None}
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
@@ -167,8 +167,8 @@ def test_a_renamed_or_newer_checkpoint_is_refused(folder: Path) -> None:
     renamed = folder.rename(folder.with_name("step-9"))
     with pytest.raises(CheckpointError, match="belongs to step-7; the folder was renamed"):
         verify(renamed)
-    (renamed / NAME).write_text(json.dumps({"format": FORMAT + 1, "shards": []}))
-    with pytest.raises(CheckpointError, match=f"has format {FORMAT + 1}, but this version of heedful reads formats up to"):
+    (renamed / NAME).write_text(json.dumps({"format": SHARDED + 1, "shards": []}))
+    with pytest.raises(CheckpointError, match=f"has format {SHARDED + 1}, but this version of heedful reads formats up to"):
         load(renamed)
 
 
@@ -181,7 +181,7 @@ def forge(folder: Path, name: str, content: bytes | None = None) -> None:
     (folder / NAME).write_text(Manifest(name=folder.name, files=files).render())
 
 
-@pytest.mark.parametrize("name", ["../state.json", "/etc/passwd", "a/b", "..", ".hidden", "a\\b", ""])
+@pytest.mark.parametrize("name", ["../state.json", "/etc/passwd", "a/b/c", "..", ".hidden", "a\\b", ""])
 def test_paths_outside_the_folder_are_refused(folder: Path, name: str) -> None:
     forge(folder, name)
     with pytest.raises(CheckpointError, match="expected names of files in the folder"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from tiny import tiny_config
 from torch import Tensor
@@ -19,6 +20,7 @@ from heedful.errors import ConfigError
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.gates import GatesConfig, add_gates, gates, open_probability
 from heedful.nn.losses import Loss
+from heedful.training.config import TrainingConfig
 from heedful.training.head_gates import add_gate_group, freeze, prepare
 from heedful.training.optimizers import OptimizerConfig, make_optimizer
 from heedful.training.update import Objective
@@ -103,3 +105,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     for name in names:
         whole, parts = (tmp_path / run / "checkpoints" / "step-6" / name for run in ("whole", "parts"))
         assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_gates_are_refused_with_sharded_weights() -> None:
+    with pytest.raises(ValidationError, match=r"gates\.penalty: given 0\.5, which cannot be combined"):
+        TrainingConfig.model_validate({"distributed": "fsdp", "gates": {"penalty": 0.5}})
+    assert TrainingConfig.model_validate({"distributed": "ddp", "gates": {"penalty": 0.5}}).gates.penalty == 0.5

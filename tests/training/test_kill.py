@@ -187,10 +187,10 @@ def test_kills_at_random_moments_lose_no_checkpoint(tmp_path: Path) -> None:
     checkpoints, chance, last = tmp_path / "checkpoints", random.Random(5), 0
     save(checkpoints, 1, {"model": {"weight": torch.ones(2000)}}, {"step": 1})
     point_best(checkpoints, "step-1")
-    for number in range(40):
+    for number in range(24):
         with start(lambda: save_forever(tmp_path), stdout=subprocess.PIPE, bufsize=0) as process:
             assert process.stdout is not None and process.stdout.read(1)  # it has started
-            if number % 8 == 0:
+            if number % 4 == 0:
                 assert process.stdout.read(1)  # it has finished a step
             time.sleep(chance.uniform(0, 0.04))
             process.kill()

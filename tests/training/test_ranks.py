@@ -17,11 +17,14 @@ from ranked import command, exit_codes, start_rank, start_ranks
 from workshop import heed, write_recipe
 
 import heedful
-from heedful.errors import DataError
+from heedful.errors import DataError, DivergedError
 from heedful.nn.losses import Loss
 from heedful.runs import processes
-from heedful.training import checkpoint
+from heedful.tasks.system import System
+from heedful.tasks.translation import evaluate
+from heedful.training import checkpoint, sharded_checkpoint
 from heedful.training.loop import Trainer
+from heedful.training.ranks import Group
 
 FAST = 'training.schedule={name="constant", learning_rate=1e-3, warmup=1}'
 PLAIN = (FAST, "model.dropout=0")
@@ -99,15 +102,20 @@ def test_losses_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None
 
 
 def test_a_run_continues_with_another_number_of_processes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Sharded or not, a checkpoint has whole weights; the samples come in the same order."""
+    """From parts that all processes have saved as from whole weights; the samples come in the same order."""
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    options = [*MOMENTUM, "training.average=ema", "training.accumulate=2"]
-    assert heed("train", recipe, *every(12), *options, "--run", tmp_path / "alone") == 0
-    sharded = "training.distributed=fsdp"
-    for count, steps, how in ((2, 3, sharded), (3, 6, "training.distributed=ddp"), (1, 9, "training.distributed=auto")):
-        assert train(count, recipe, *every(steps), *options, how, "--run", run) == [0] * count
-    assert "processes was 2 and is now 3" in capfd.readouterr().err
-    assert train(3, recipe, *every(12), *options, sharded, "training.async_save=true", "--run", run) == [0, 0, 0]
+    options = [*every(12), *MOMENTUM, "training.average=ema", "training.accumulate=2"]
+    assert heed("train", recipe, *options, "--run", tmp_path / "alone") == 0
+    parts = ("training.distributed=fsdp", "training.sharded_save=true")
+    ddp: tuple[str, ...] = ("training.distributed=ddp",)
+    for count, step, how in ((2, 2, parts), (4, 4, parts), (3, 7, ddp), (3, 9, parts), (1, 10, ())):
+        interrupt = at_step(step, lambda trainer: os.kill(os.getpid(), signal.SIGTERM), rank=count - 1)
+        assert train(count, recipe, *options, *how, "--run", run, before=interrupt) == [75] * count
+        files = sorted(path.name for path in (run / "checkpoints" / f"step-{step}").rglob("*.safetensors"))
+        assert len(files) == (3 * count if how == parts else 3)
+        assert heedful.load(run, "last").predict("w1 w2") is not None
+    assert "processes was 2 and is now 4" in capfd.readouterr().err
+    assert train(3, recipe, *options, *parts, "training.async_save=true", "--run", run) == [0, 0, 0]
     assert log_of(run) == pytest.approx(log_of(tmp_path / "alone"), rel=1e-5)
     assert log_of(run, kind="valid")[-1:] == pytest.approx(log_of(tmp_path / "alone", kind="valid"), rel=1e-5)
     for stem in ("model", "average", "optimizer"):
@@ -141,6 +149,55 @@ def test_a_killed_process_is_replaced_and_the_weights_have_the_same_bits(
     assert capfd.readouterr().err.count("error:") == 1
 
 
+def test_a_process_killed_while_all_save_their_parts_leaves_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe, killed = write_recipe(tmp_path), tmp_path / "killed"
+
+    def kill_in_second_save() -> None:
+        seal, saves = sharded_checkpoint.gather, []
+
+        def gather(group: Group, value: Any) -> Any:
+            saves.append(value)
+            if len(saves) == 4 and group.rank == 1 and not killed.exists():  # its files of the second save are written
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return seal(group, value)
+
+        sharded_checkpoint.gather = gather
+
+    monkeypatch.setattr(processes, "start_child", start_forked(kill_in_second_save))
+    restart = ("training.distributed=fsdp", "--processes", "2", "--max-restarts", "1")
+    arguments: list[str | Path] = ["train", recipe, FAST, *restart]
+    parts = ("training.sharded_save=true", "training.async_save=true")
+    assert heed(*arguments, *parts, "--run", tmp_path / "disturbed") == 0
+    errors = capfd.readouterr().err
+    assert "the process of rank 1 was killed by SIGKILL" in errors and "continuing from step 2" in errors
+    assert heed(*arguments, "--run", tmp_path / "undisturbed") == 0
+    assert_same_bits(tmp_path / "disturbed", tmp_path / "undisturbed", 6)
+
+
+def test_a_stopped_process_is_named_and_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe, stopped = write_recipe(tmp_path), tmp_path / "stopped"
+
+    def stop(trainer: Trainer) -> None:
+        if not stopped.exists():
+            stopped.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    monkeypatch.setattr(processes, "GRACE", 0.5)
+    monkeypatch.setattr(processes, "start_child", start_forked(at_step(5, stop, rank=0)))
+    arguments: list[str | Path] = ["train", recipe, FAST, "training.rank_timeout=3", "--processes", "2", "--max-restarts", "1"]
+    assert heed(*arguments, "--run", tmp_path / "run") == 0
+    errors = capfd.readouterr().err
+    assert "the process of rank 0 does not answer the others; starting all 2 again (restart 1 of 1)" in errors
+    assert "continuing from step 4" in errors and log_of(tmp_path / "run")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(stopped.read_text()), 0)
+
+
 def test_a_signal_to_one_process_stops_all_after_saving(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     interrupt = at_step(5, lambda trainer: os.kill(os.getpid(), signal.SIGTERM), rank=1)
@@ -171,6 +228,23 @@ def test_a_nonfinite_loss_on_one_process_skips_the_update_on_all(tmp_path: Path)
         assert log_of(run, "skipped") == [0, 0, 1, 1, 1, 1]
     torch.testing.assert_close(weights_of(runs["ddp"], 6), weights_of(runs["auto"], 6), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(weights_of(runs["fsdp"], 6), weights_of(runs["auto"], 6), atol=1e-5, rtol=1e-4)
+
+
+def test_an_error_in_the_share_of_one_process_in_a_validation_is_printed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is raised on all processes, and the weights that could not be validated are saved."""
+
+    def diverge() -> None:
+        if os.environ["RANK"] == "1":
+            evaluate.token_scores = lambda system, batch: torch.full(batch.target_out.shape, math.nan)
+            System.batch_tokens = 40  # type: ignore[assignment, method-assign]
+
+    monkeypatch.setattr(processes, "start_child", start_forked(diverge))
+    assert heed("train", write_recipe(tmp_path), "--processes", "2", "--run", tmp_path / "run") == DivergedError.exit_code
+    errors = capfd.readouterr().err
+    assert errors.count("error:") == 1 and "the model's scores are not finite at pair" in errors
+    assert weights_of(tmp_path / "run", 3)
 
 
 def test_an_error_of_one_process_ends_all_with_its_exit_code_and_message(

@@ -24,6 +24,7 @@ from heedful.text.tokenizer import Tokenizer
 from heedful.text.train import train_tokenizer
 from heedful.training.facts import check_files, damage_as_checkpoint_error
 from heedful.training.loop import Task
+from heedful.training.ranks import Ranks
 from heedful.training.signals import interruptible
 
 FASTEST_FIRST = ("cuda", "mps", "cpu")
@@ -99,26 +100,28 @@ def make_model(run: Run, source_vocab: int, target_vocab: int) -> Model:
 
 def data_hashes(run: Run) -> dict[str, str]:
     """SHA-256 of every file that the run reads."""
-    others = [run.training.vectors, run.model.attention_structure.file]
+    others = [run.training.vectors, *(structure.file for structure in run.model.structures.values())]
     files = [*data_of(run).files(), *(find_path(name) for name in others if name is not None)]
     return {str(file): content_hash(file) for file in files}
 
 
-def fill_structure(run: Run, model: Any) -> None:
-    """Read the matrix of the model's attention structure, if it has one; a stored model has it in its weights."""
-    config = run.model.attention_structure
-    if config.file is not None:
-        model.base_model.structure.set(torch.from_numpy(read_structure(config)))
+def fill_structures(run: Run, model: Any) -> None:
+    """Read the matrices of the model's attention structures; a stored model has them in its weights."""
+    for name, config in run.model.structures.items():
+        if config.shape is not None:
+            getattr(model.base_model, name).set(torch.from_numpy(read_structure(config, f"model.{name}")))
 
 
-def make_system(run: Run, models: Sequence[Any], tokenizers: Tokenizers, device: torch.device) -> System:
-    return System(models, *tokenizers, device, max_length=run.data.max_length)
+def make_system(
+    run: Run, models: Sequence[Any], tokenizers: Tokenizers, device: torch.device, ranks: Ranks | None = None
+) -> System:
+    return System(models, *tokenizers, device, max_length=run.data.max_length, ranks=ranks or Ranks())
 
 
-def make_task(run: Run, model: Model, tokenizers: Tokenizers, corpora: Any) -> Task:
-    """The task of a run; corpora: its data, encoded with the tokenizers."""
+def make_task(run: Run, model: Model, tokenizers: Tokenizers, corpora: Any, ranks: Ranks | None = None) -> Task:
+    """The task of a run; corpora: its data, encoded with the tokenizers; ranks: the processes that train it."""
     device = next(model.parameters()).device
-    return find_task(run.task.name).task(run, corpora, make_system(run, [model], tokenizers, device))
+    return find_task(run.task.name).task(run, corpora, make_system(run, [model], tokenizers, device, ranks))
 
 
 def check(run: Run, data: TaskData, show: Callable[[str], None]) -> CheckReport:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.config.base import plain
 from heedful.data.encode import content_hash
-from heedful.data.input_lines import STDIN_NAMES, chunk_lines, is_interactive
+from heedful.data.input_lines import STDIN_NAMES, is_interactive
 from heedful.data.sources import find_path
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
@@ -43,8 +43,7 @@ class BulkJob:
 
     def inputs(self) -> Iterator[str]:
         """Every input of the files, in order."""
-        lines = chain.from_iterable(map(self.predictor.input_lines, self.files))
-        return chain.from_iterable(self.predictor.join_lines(chunk_lines(lines)))
+        return (text for _, text in self.predictor.file_inputs(self.files))
 
     def describe(self) -> dict[str, Any]:
         """Everything that the output depends on, as JSON values."""

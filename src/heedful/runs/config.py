@@ -26,7 +26,11 @@ from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
 
 MAY_DIFFER = tuple(  # when a run is continued
-    f"training.{name}" for name in ("steps", "minutes", "save_every", "validate_every", "trackers", "distributed", "async_save")
+    f"training.{name}"
+    for name in (
+        *("steps", "minutes", "save_every", "validate_every", "trackers"),
+        *("distributed", "sharded_save", "async_save", "rank_timeout"),
+    )
 )
 
 if TYPE_CHECKING:

@@ -216,13 +216,17 @@ def find_checkpoints(checkpoints: Path) -> tuple[Path | None, Path | None]:
 
 def count_parameters(checkpoint: Path) -> int:
     """Count the weights of a checkpoint; tied ones are stored once, and buffers are no weights."""
-    path = checkpoint / "model.safetensors"
-    try:
-        with safe_open(path, "numpy") as file:
-            names = [name for name in file.keys() if name.rpartition(".")[2] not in BUFFERS]  # noqa: SIM118
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    whole = checkpoint / "model.safetensors"
+    parts = sorted((checkpoint / "model").glob("*.safetensors"))  # of a sharded checkpoint
+    count = 0
+    for path in parts or [whole]:
+        try:
+            with safe_open(path, "numpy") as file:
+                names = [name for name in file.keys() if name.rpartition(".")[2] not in BUFFERS]  # noqa: SIM118
+                count += sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+    return count
 
 
 def size_of(folder: Path) -> int:

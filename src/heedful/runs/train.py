@@ -159,7 +159,8 @@ def train_config(
         torch.set_num_threads(config.training.threads)
     share_cores()
     watch = watch or Stopwatch()
-    with naming_folder(recipe), stop_requests() as stop, join(config.training.distributed, where) as ranks:
+    training = config.training
+    with naming_folder(recipe), stop_requests() as stop, join(training.distributed, where, training.rank_timeout) as ranks:
         if not ranks.first:
             return train_with_first(folder, where, watch, stop, ranks)
         require_run_folder(folder)
@@ -210,11 +211,6 @@ def train_locked(
     progress.print(describe_run(config, folder, device, ranks))
     if choices:
         progress.print(choices)
-    if config.task.compares_rows and ranks.size > 1:
-        progress.print(
-            f"each process compares the examples of its own share: data.batch={config.data.batch} gives the negatives of "
-            f"{-(-config.data.batch // ranks.size)} in one process"
-        )
     data = build.data_of(config)
     report = build.check(config, data, progress.print)
     if resumes:
@@ -251,6 +247,18 @@ def train_with_first(folder: Path, device: torch.device, watch: Stopwatch, stop:
     progress = NoProgress(folder / "metrics.jsonl", report_every=config.training.report_every, watch=watch)
     tokenizers, corpora = prepare_data(config, folder, build.data_of(config), report)
     return run_training(make_trainer(config, folder, tokenizers, corpora, device, progress, ranks), progress, stop)
+
+
+def without_graphs(config: Run, ranks: Ranks, progress: Progress) -> Run:
+    """The config without CUDA graphs and compilation if processes exchange data inside the loss."""
+    training = config.training
+    if not (config.task.compares_rows and ranks.size > 1 and (training.compile or training.cuda_graphs is True)):
+        return config
+    progress.print(
+        "training.cuda_graphs and training.compile are off: examples are compared with those of other processes, and an "
+        "exchange inside the loss cannot be captured"
+    )
+    return config.model_copy(update={"training": training.model_copy(update={"cuda_graphs": False, "compile": False})})
 
 
 def refuse_sharding(config: Run, ranks: Ranks) -> None:
@@ -400,6 +408,8 @@ def make_trainer(
     ranks: Ranks | None = None,
 ) -> Trainer:
     """Build everything that training needs, from the model to the optimizer."""
+    if ranks is not None:
+        config = without_graphs(config, ranks, progress)
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -411,10 +421,10 @@ def make_trainer(
         model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))
-    build.fill_structure(config, model)
+    build.fill_structures(config, model)
     placed = place_vectors(config, model, tokenizers, progress)
     model = model.to(device)
-    task = build.make_task(config, model, tokenizers, corpora)
+    task = build.make_task(config, model, tokenizers, corpora, ranks)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     progress.print(f"{parameters:,} parameters, {describe_vocabularies(tokenizers)}, {task.describe()}")
     if config.training.gates.penalty:
@@ -425,7 +435,7 @@ def make_trainer(
         with closing(task.stream(0, 0)) as stream:
             batch = task.split(next(stream).batch, ranks.size)[0]
         units = find_units(model, model.blocks(), lambda: task.loss(model, batch))
-        shards = Shards(model, units, ranks, (replica, build.make_task(config, replica, tokenizers, corpora)))
+        shards = Shards(model, units, ranks, (replica, build.make_task(config, replica, tokenizers, corpora, ranks)))
     if config.training.recompute:
         recompute_blocks(model.blocks())
     if config.training.compile:

@@ -3,7 +3,8 @@
     .tmp-…/  write every file, MANIFEST.json last -> flush them -> rename to step-N -> flush the parent
 
 If the process is killed at any instant, every folder named step-N verifies. Nothing is pickled. Tensors that share
-one storage (tied embeddings) are stored once; loading returns the same tensor under each of its names.
+one storage (tied embeddings) are stored once; loading returns the same tensor under each of its names. The tensors of
+a stem may be in several files, written by the ranks of a sharded model (sharded_checkpoint.py); loading joins them.
 
 Non-finite weights are never saved, so a usable checkpoint is never replaced by a diverged one. The state has the fingerprint
 of the run (facts.py): a checkpoint copied from another run is an error.
@@ -16,14 +17,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load as parse_tensors
 from safetensors.torch import save_file
 
 from heedful.errors import CheckpointError, DivergedError, WriteError
@@ -34,15 +34,16 @@ from heedful.storage.writing import sync_folder, write_text
 from heedful.training import manifest as manifests
 from heedful.training.facts import NAME as FACTS
 from heedful.training.facts import fingerprint_of
-from heedful.training.manifest import STATE, FileRecord, Manifest, damaged, read_manifest, read_state
+from heedful.training.manifest import STATE, SUFFIX, FileRecord, Manifest, damaged, read_manifest, read_state, stem_of
 from heedful.training.readable import exists, list_folder
+from heedful.training.tensor_parts import Offsets, join, join_shapes, offsets_of, parse
 from heedful.training.weights import all_finite
 
 Tensors = dict[str, torch.Tensor]
+Value = TypeVar("Value")
 
 RUN = "run"  # key of the fingerprint of the run in the state
 WEIGHTS = ("model", "average")  # stems whose tensors must be finite
-SUFFIX = ".safetensors"
 REPLACED = ".replaced"
 DAMAGED = ".damaged"
 SPARE = 1.2  # required free space, as a multiple of the size of the checkpoint
@@ -58,30 +59,53 @@ def save_named(
 ) -> Path:
     """Write a checkpoint with any name, such as "average"."""
     folder = checkpoints / name
-    _refuse_nonfinite(folder, tensors)
-    fingerprint = fingerprint_of(checkpoints.parent)
-    state = dict(state) if fingerprint is None else {**state, RUN: fingerprint}
-    plain = {stem: _unshare(named) for stem, named in tensors.items()}
-    text = json.dumps(state, indent=1) + "\n"
-    try:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        _check_space(folder, len(text) + sum(t.nbytes for stored, _ in plain.values() for t in stored.values()))
-        with new_folder(folder, _publish) as temporary:
-            _fill(temporary, name, plain, text)
-    except (OSError, WriteError, SafetensorError) as error:
-        cause = error.__cause__ if isinstance(error, WriteError) else error
-        raise CheckpointError(
-            f"cannot write checkpoint {folder}: {getattr(cause, 'strerror', None) or cause}; {_last_checkpoint(checkpoints)}",
-            hint="free disk space, or check the permissions of the folder, then run the same command again",
-        ) from error
+    if not weights_are_finite(tensors):
+        raise diverged(folder)
+    plain = {stem: unshare(named) for stem, named in tensors.items()}
+    with new_checkpoint(folder, sum(bytes_of(stored) for stored, _ in plain.values())) as temporary:
+        records = {f"{stem}{SUFFIX}": _write_tensors(temporary / f"{stem}{SUFFIX}", *named) for stem, named in plain.items()}
+        seal_checkpoint(temporary, folder, state, records)
     return folder
+
+
+@contextmanager
+def new_checkpoint(folder: Path, size: int) -> Iterator[Path]:
+    """Yield the temporary folder to fill, of about `size` bytes; the last call in the block is `seal_checkpoint`."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _check_space(folder, size)
+        with new_folder(folder, _publish) as temporary:
+            yield temporary
+    except (OSError, WriteError, SafetensorError) as error:
+        raise write_failed(folder, error) from error
+
+
+def write_failed(folder: Path, error: BaseException) -> CheckpointError:
+    """The error for a checkpoint that cannot be written."""
+    cause = error.__cause__ if isinstance(error, WriteError) else error
+    return CheckpointError(
+        f"cannot write checkpoint {folder}: {getattr(cause, 'strerror', None) or cause}; {_last_checkpoint(folder.parent)}",
+        hint="free disk space, or check the permissions of the folder, then run the same command again",
+    )
+
+
+def seal_checkpoint(temporary: Path, folder: Path, state: Mapping[str, Any], records: Mapping[str, FileRecord]) -> None:
+    """Write the state with the fingerprint of the run, and the manifest last."""
+    fingerprint = fingerprint_of(folder.parent.parent)
+    complete = dict(state) if fingerprint is None else {**state, RUN: fingerprint}
+    write_text(temporary / STATE, json.dumps(complete, indent=1) + "\n")
+    for path in temporary.rglob(f"*{SUFFIX}"):
+        shutil.copymode(temporary / STATE, path)  # safetensors creates files with mode 0600
+    files = {STATE: manifests.record(temporary / STATE), **records}
+    form = manifests.SHARDED if any("/" in name for name in files) else manifests.FORMAT
+    write_text(temporary / NAME, Manifest(format=form, name=folder.name, files=files).render())
 
 
 def verify(folder: Path) -> None:
     """Raise CheckpointError unless every file agrees with the manifest and the checkpoint belongs to its run."""
     manifest = read_manifest(folder)
     for name, record in manifest.files.items():
-        _check(folder / name, record)
+        _check(folder, name, record)
     _refuse_foreign(folder, manifest)
 
 
@@ -89,7 +113,7 @@ def load(folder: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """Load the tensors of each stem and the state; every byte is verified."""
     manifest = read_manifest(folder)
     _refuse_foreign(folder, manifest)
-    return {stem: _tensors(folder, stem, manifest) for stem in _stems(manifest)}, read_state(folder, manifest)
+    return {stem: _tensors(folder, stem, manifest) for stem in manifest.stems()}, read_state(folder, manifest)
 
 
 def load_tensors(folder: Path, stem: str) -> Tensors:
@@ -108,34 +132,45 @@ def verify_usable(folder: Path) -> None:
     """As `verify`, and check that the weights are finite. Every file is read once."""
     manifest = read_manifest(folder)
     for name, record in manifest.files.items():
-        stem = name.removesuffix(SUFFIX)
-        if stem in WEIGHTS and name != stem:
-            _finite(folder, _tensors(folder, stem, manifest))
+        if name.endswith(SUFFIX) and stem_of(name) in WEIGHTS:
+            _finite(folder, _parse_file(folder, name, record)[0])
         else:
-            _check(folder / name, record)
+            _check(folder, name, record)
     _refuse_foreign(folder, manifest)
 
 
 def shapes(folder: Path, stem: str) -> dict[str, tuple[int, ...]]:
     """Read the shape of every tensor from the header of the file, without loading or verifying the tensors."""
-    manifest = read_manifest(folder)
-    record, path = _record(folder, stem, manifest), folder / (stem + SUFFIX)
-    with _named(folder):
-        check_size(path, record.size)
-    try:
-        open_plain(path).close()  # safetensors does not report why it cannot open a file
-        with safe_open(path, "pt") as file:
-            stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        return stored | {alias: stored[name] for alias, name in record.aliases.items()}
-    except OSError as error:
-        raise damaged(folder, f"{path.name} cannot be read: {reason_of(error)}") from error
-    except (SafetensorError, KeyError) as error:
-        raise damaged(folder, f"{path.name} is not a safetensors file: {error}") from error
+    parts, records = [], _records(folder, stem, read_manifest(folder))
+    for name, record in records.items():
+        path = folder / name
+        with _named(path.parent):
+            check_size(path, record.size)
+        try:
+            open_plain(path).close()  # safetensors does not report why it cannot open a file
+            with safe_open(path, "pt") as file:
+                stored = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+                parts.append((stored, offsets_of(file.metadata() or {})))
+        except OSError as error:
+            raise damaged(folder, f"{name} cannot be read: {reason_of(error)}") from error
+        except (SafetensorError, ValueError) as error:
+            raise damaged(folder, f"{name} is not a safetensors file: {error}") from error
+    return _joined(folder, stem, records, lambda: join_shapes(parts))
 
 
 def stems(folder: Path) -> list[str]:
-    """The names of the tensor files of a checkpoint: "model", "optimizer", …"""
-    return _stems(read_manifest(folder))
+    """The stems of the tensors of a checkpoint: "model", "optimizer", …"""
+    return read_manifest(folder).stems()
+
+
+def is_sharded(folder: Path) -> bool:
+    """Whether the tensors are in parts, one file for each rank."""
+    return read_manifest(folder).format == manifests.SHARDED
+
+
+def aliases_of(folder: Path, stem: str) -> dict[str, str]:
+    """The tied tensors of a stem: alias -> name of the stored tensor."""
+    return _aliases(_records(folder, stem, read_manifest(folder)))
 
 
 def load_state(folder: Path) -> dict[str, Any]:
@@ -181,7 +216,7 @@ def clear_leftovers(checkpoints: Path) -> None:
             remove(path)
 
 
-def _unshare(named: Mapping[str, torch.Tensor]) -> tuple[Tensors, dict[str, str]]:
+def unshare(named: Mapping[str, torch.Tensor]) -> tuple[Tensors, dict[str, str]]:
     """Return the tensors to store, on the CPU and each with its own storage, and {alias: stored name} for tied ones."""
     stored: Tensors = {}
     aliases: dict[str, str] = {}
@@ -202,17 +237,14 @@ def _unshare(named: Mapping[str, torch.Tensor]) -> tuple[Tensors, dict[str, str]
     return stored, aliases
 
 
-def _fill(folder: Path, name: str, plain: Mapping[str, tuple[Tensors, dict[str, str]]], state: str) -> None:
-    """Write every file, and the manifest last."""
-    write_text(folder / STATE, state)
-    records = {STATE: manifests.record(folder / STATE)}
-    for stem, (stored, aliases) in plain.items():
-        path = folder / (stem + SUFFIX)
-        assert manifests.PLAIN.fullmatch(path.name), f"{stem!r} cannot be the name of a file"
-        save_file(stored, path, metadata={"format": "pt"})
-        shutil.copymode(folder / STATE, path)  # safetensors creates files with mode 0600
-        records[path.name] = manifests.record(path, aliases)
-    write_text(folder / NAME, Manifest(name=name, files=records).render())
+def bytes_of(tensors: Mapping[str, torch.Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+def _write_tensors(path: Path, stored: Tensors, aliases: dict[str, str]) -> FileRecord:
+    assert manifests.PLAIN.fullmatch(path.name), f"{path.name!r} cannot be the name of a file"
+    save_file(stored, path, metadata={"format": "pt"})
+    return manifests.record(path, aliases)
 
 
 def _publish(temporary: Path, folder: Path) -> None:
@@ -257,18 +289,17 @@ def _last_checkpoint(checkpoints: Path) -> str:
     return f"the last checkpoint, step-{max(steps)}, is unchanged" if steps else "there is no earlier checkpoint"
 
 
-def _stems(manifest: Manifest) -> list[str]:
-    return [name.removesuffix(SUFFIX) for name in manifest.files if name.endswith(SUFFIX)]
+def weights_are_finite(tensors: Mapping[str, Mapping[str, torch.Tensor]]) -> bool:
+    return all(all_finite(tensors.get(stem, {}).values()) for stem in WEIGHTS)
 
 
-def _refuse_nonfinite(folder: Path, tensors: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
-    for stem in WEIGHTS:
-        if not all_finite(tensors.get(stem, {}).values()):
-            raise DivergedError(
-                f"training diverged: the weights of {folder.name} are not finite, so they were not saved; "
-                f"{_last_checkpoint(folder.parent)}",
-                hint="lower training.schedule.learning_rate, raise its warmup, or use precision bf16 or fp32",
-            )
+def diverged(folder: Path) -> DivergedError:
+    """The error for weights that must not be saved."""
+    return DivergedError(
+        f"training diverged: the weights of {folder.name} are not finite, so they were not saved; "
+        f"{_last_checkpoint(folder.parent)}",
+        hint="lower training.schedule.learning_rate, raise its warmup, or use precision bf16 or fp32",
+    )
 
 
 def _finite(folder: Path, weights: Tensors) -> Tensors:
@@ -294,38 +325,53 @@ def _refuse_foreign(folder: Path, manifest: Manifest) -> None:
         )
 
 
-def _record(folder: Path, stem: str, manifest: Manifest) -> FileRecord:
-    record = manifest.files.get(stem + SUFFIX)
-    if record is None:
-        available = ", ".join(_stems(manifest)) or "none"
+def _records(folder: Path, stem: str, manifest: Manifest) -> dict[str, FileRecord]:
+    records = manifest.files_of(stem)
+    if not records:
+        available = ", ".join(manifest.stems()) or "none"
         raise CheckpointError(f"checkpoint {folder} has no tensors of {stem!r}; available: {available}")
-    return record
+    return records
 
 
 def _tensors(folder: Path, stem: str, manifest: Manifest) -> Tensors:
-    record = _record(folder, stem, manifest)
-    data = _read(folder / (stem + SUFFIX), record)
+    records = _records(folder, stem, manifest)
+    parts = [_parse_file(folder, name, record) for name, record in records.items()]
+    return _joined(folder, stem, records, lambda: join(parts))
+
+
+def _parse_file(folder: Path, name: str, record: FileRecord) -> tuple[Tensors, Offsets]:
+    """The tensors of a file, which may have any size, and their offsets."""
+    with _named((folder / name).parent):
+        content = read_checked(folder / name, record.size, record.sha256, limit=record.size)
     try:
-        tensors = parse_tensors(data)
-        return tensors | {alias: tensors[name] for alias, name in record.aliases.items()}
+        return parse(content)
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise damaged(folder, f"{stem + SUFFIX} is not a safetensors file: {error}") from error
+        raise damaged(folder, f"{name} is not a safetensors file: {error}") from error
 
 
-def _check(path: Path, record: FileRecord) -> None:
-    with _named(path.parent):
-        check_file(path, record.size, record.sha256)
+def _joined(
+    folder: Path, stem: str, records: Mapping[str, FileRecord], join_parts: Callable[[], dict[str, Value]]
+) -> dict[str, Value]:
+    """The result of joining parts, under all names of tied tensors."""
+    try:
+        whole = join_parts()
+        return whole | {alias: whole[name] for alias, name in _aliases(records).items()}
+    except (KeyError, ValueError) as error:
+        raise damaged(folder, f"the tensors of {stem!r} do not fit together: {error}") from error
 
 
-def _read(path: Path, record: FileRecord) -> bytes:
-    """The content of a file of tensors, which may have any size."""
-    with _named(path.parent):
-        return read_checked(path, record.size, record.sha256, limit=record.size)
+def _aliases(records: Mapping[str, FileRecord]) -> dict[str, str]:
+    return {alias: name for record in records.values() for alias, name in record.aliases.items()}
+
+
+def _check(folder: Path, name: str, record: FileRecord) -> None:
+    with _named((folder / name).parent):
+        check_file(folder / name, record.size, record.sha256)
 
 
 @contextmanager
 def _named(folder: Path) -> Iterator[None]:
-    """Raise Damaged as a CheckpointError that names the checkpoint."""
+    """Raise Damaged as a CheckpointError that names the checkpoint, or the folder of parts in it."""
     try:
         yield
     except Damaged as damage:

@@ -11,6 +11,7 @@ from heedful.config.base import (
     Count,
     NonNegativeNumber,
     PathName,
+    PositiveNumber,
     Probability,
     Problem,
     SmallCount,
@@ -56,6 +57,10 @@ class TrainingConfig(Config):
     """Use CUDA graphs: capture the kernels of each batch shape and replay them; auto: on a GPU, if possible."""
     distributed: Literal["auto", "ddp", "fsdp"] = "auto"
     """Training with several processes: ddp: each has all weights; fsdp: each has a part of them; auto: ddp for several."""
+    sharded_save: bool = False
+    """Every process writes its part of a checkpoint; needs training.distributed = "fsdp". Else rank 0 writes whole weights."""
+    rank_timeout: PositiveNumber = 1800.0
+    """Seconds that processes wait for one that does not answer in an update or a save, before the run ends with code 7."""
     async_save: bool = False
     """Write checkpoints in the background while training continues."""
     recompute: bool = False
@@ -96,6 +101,8 @@ class TrainingConfig(Config):
         unused_options = {}
         if self.average not in ("last", "best"):
             unused_options["average_count"] = f"training.average is {self.average!r}"
+        if self.distributed != "fsdp":
+            unused_options["sharded_save"] = f"training.distributed is {self.distributed!r}"
         if self.average != "ema":
             unused_options["ema_decay"] = f"training.average is {self.average!r}"
         if self.vectors is None:
@@ -113,6 +120,9 @@ class TrainingConfig(Config):
                 for name in ("compile", "cuda_graphs", "freeze_vectors")
                 if getattr(self, name) is True
             ]
+            if self.gates.penalty:  # the penalty reads all gates, and they have a group of the optimizer of their own
+                given = f"given {self.gates.penalty:g}, which cannot be combined with training.distributed = 'fsdp'; use 'ddp'"
+                problems.append(Problem("gates.penalty", given))
         if len(set(self.trackers)) < len(self.trackers):
             problems.append(Problem("trackers", f"given {list(self.trackers)!r}, expected each name once"))
         for name, kept in (("last", self.keep_last), ("best", self.keep_best)):

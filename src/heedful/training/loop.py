@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import Interrupted, lookup
+from heedful.errors import HeedfulError, Interrupted, lookup
 from heedful.nn.losses import Loss
 from heedful.storage.folders import remove
-from heedful.training import checkpoint, environment, retention, samples_log
+from heedful.training import checkpoint, environment, retention, samples_log, sharded_checkpoint
 from heedful.training.async_save import BackgroundWriter
 from heedful.training.averaging import RunningAverage, mean_weights
 from heedful.training.config import TrainingConfig
@@ -78,6 +78,10 @@ class TaskDeclaration(Protocol):
     @property
     def unit(self) -> str:
         """What `count` counts: tokens or examples. The loss is the mean over them."""
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether the loss of an example depends on the other examples of its batch, wherever they are computed."""
 
     @property
     def metrics(self) -> Mapping[str, Direction]:
@@ -150,8 +154,10 @@ class Trainer:
         self.writer = BackgroundWriter()
         self.splits = SplitLog(run / "splits.jsonl", self.ranks)
         self.gradients = Gradients(self.accumulation(), task.split, task.count, self.ranks)
+        if task.config.compares_rows and self.ranks.size > 1:
+            self.gradients = self.gradients._replace(lockstep=True)
         if shards is not None:
-            self.gradients = self.gradients._replace(begin_part=shards.begin_part)
+            self.gradients = self.gradients._replace(begin_part=shards.begin_part, lockstep=True)
         self.advice = ""  # printed once if the run will take more than an hour
         self.metrics: dict[str, float] = {}  # of the last validation
         self.signatures: dict[str, str] = {}
@@ -224,7 +230,11 @@ class Trainer:
         if folder is None:
             self.truncate_logs(0)
             return None, {}, None
-        tensors, state = checkpoint.load(folder)
+        tensors: dict[str, checkpoint.Tensors] = {}
+        if self.shards is not None and checkpoint.is_sharded(folder):
+            state = checkpoint.load_state(folder)  # each rank reads its part of the tensors
+        else:
+            tensors, state = checkpoint.load(folder)
         saved = parse_state(folder, state)
         self.truncate_logs(require_train_state(folder, saved).step)
         for change in environment.list_changes(saved.environment):
@@ -232,7 +242,9 @@ class Trainer:
         return folder, tensors, saved
 
     def receive(self, tensors: Mapping[str, checkpoint.Tensors], stem: str, folder: Path) -> dict[str, Tensor]:
-        """The tensors of a stem of the checkpoint that rank 0 has read, or this rank's part of them."""
+        """The tensors of a stem of the checkpoint that rank 0 has read or verified, or this rank's part of them."""
+        if self.shards is not None and (folder / stem).is_dir():
+            return sharded_checkpoint.load_parts(folder, stem, self.shards)
         received = self.ranks.share_tensors(require_tensors(tensors, stem, folder) if self.ranks.first else None)
         return received if self.shards is None else self.shards.cut(received)
 
@@ -286,23 +298,24 @@ class Trainer:
         return placed
 
     def score(self) -> Validation:
-        """Validate the current weights of the model on rank 0, and store the metrics on all ranks."""
+        """Validate the current weights of the model, and store the metrics: the same on all ranks, which share the work."""
         model, task = (self.model, self.task) if self.shards is None else self.shards.replica()
-
-        def validate() -> Validation:
-            model.eval()
-            validation = task.validate(model)
-            model.train()
-            return validation
-
-        validation = self.ranks.from_first(validate)
+        model.eval()
+        try:
+            own = task.validate(model)
+        except HeedfulError:  # raised on all ranks
+            if not self.ranks.first:
+                self.ranks.wait_for_first()  # which prints it and ends
+            raise
+        model.train()
+        validation = self.ranks.from_first(lambda: own)
         undeclared = validation.metrics.keys() - self.task.config.metrics.keys()
         assert not undeclared, f"the task must declare whether lower or higher is better for: {', '.join(sorted(undeclared))}"
         self.metrics, self.signatures = validation.metrics, validation.signatures
         return validation
 
     def save(self) -> None:
-        """Write a checkpoint on rank 0; with training.async_save, in the background."""
+        """Write a checkpoint on rank 0, or with training.sharded_save on all; with training.async_save, in the background."""
         began = self.watch.clock()
         self.guard.read_pending()
         self.train_state.seconds = self.watch.seconds()
@@ -311,10 +324,11 @@ class Trainer:
         tensors = {"model": self.weights.state_dict(), "optimizer": optimizer_tensors(self.optimizer, self.weights)}
         if self.average is not None:
             tensors["average"] = self.average.weights
-        if self.shards is not None:
-            tensors = {stem: self.shards.gather(named) for stem, named in tensors.items()}
-        if not self.ranks.first:
-            return
+        if not self.config.sharded_save:
+            if self.shards is not None:
+                tensors = {stem: self.shards.gather(named) for stem, named in tensors.items()}
+            if not self.ranks.first:
+                return
         state = {
             "train_state": self.train_state.as_dict(),
             "metrics": self.metrics,
@@ -340,7 +354,13 @@ class Trainer:
     ) -> None:
         """Write a checkpoint, point `best` to the best one, and delete those that are no longer kept."""
         self.folder.check()
-        checkpoint.save(self.checkpoints, state["train_state"]["step"], tensors, state)
+        step = state["train_state"]["step"]
+        if self.shards is not None and self.config.sharded_save:
+            sharded_checkpoint.save(self.checkpoints, step, tensors, state, self.shards)
+        else:
+            checkpoint.save(self.checkpoints, step, tensors, state)
+        if not self.ranks.first:
+            return
         self.point_best(best)
         regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.is_regular_save(step)]
         kept = [*regular[-self.config.keep_last :], *(step for step, _ in best)]
@@ -400,8 +420,16 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
             average_checkpoints(trainer, progress)
         else:
             progress.print("no time left to average checkpoints; run the same command again to average them")
-    outcome = trainer.ranks.from_first(lambda: read_outcome(trainer.run, already_done=already_done))
+    outcome = trainer.ranks.from_first(lambda: finish_run(trainer, already_done))
     return outcome if already_done else outcome._replace(seconds=trainer.watch.seconds())
+
+
+def finish_run(trainer: Trainer, already_done: bool) -> Outcome:
+    """Read the outcome, after each tensor of the newest and the best checkpoint is in one file."""
+    if trainer.config.sharded_save:
+        for which in ("last", None):
+            sharded_checkpoint.join_parts(retention.resolve(trainer.run, which))
+    return read_outcome(trainer.run, already_done=already_done)
 
 
 def read_outcome(run: Path, *, already_done: bool) -> Outcome:

@@ -1,5 +1,8 @@
 """The manifest of a checkpoint: the size and SHA-256 of every file, the names of tied tensors, and its own SHA-256.
 
+    model.safetensors                     a stem in one file
+    model/shard-00001-….safetensors       a stem in parts, one file of each rank that wrote it (sharded_checkpoint.py)
+
 It is written last, so a folder without one is incomplete. Rendering the parsed manifest must reproduce its text, so any
 changed byte is detected, in the manifest or in the files."""
 
@@ -18,10 +21,13 @@ from heedful.storage.manifest import NAME, Damaged, measure, read_checked, seal
 from heedful.storage.reading import read_bytes, reason_of
 
 FORMAT = 1
+SHARDED = 2  # format of a checkpoint with a stem in parts, which earlier versions cannot read
+SUFFIX = ".safetensors"
 STATE = "state.json"
 CHANGED = f"{NAME} is damaged: its content does not match its hash"
 STEP = re.compile(r"step-(0|[1-9][0-9]*)")
-PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file directly in the folder: no separator, no leading dot
+NAMES = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"  # no separator, no leading dot
+PLAIN = re.compile(rf"{NAMES}(/{NAMES})?")  # a file in the folder, or in the folder of a stem
 
 
 class FileRecord(Config):
@@ -40,6 +46,19 @@ class Manifest(Config):
 
     def render(self) -> str:
         return seal(self.model_dump())
+
+    def stems(self) -> list[str]:
+        """The stems of tensors: "model", "optimizer", …"""
+        return list(dict.fromkeys(stem_of(name) for name in self.files if name.endswith(SUFFIX)))
+
+    def files_of(self, stem: str) -> dict[str, FileRecord]:
+        """The files with the tensors of a stem: one, or one for each part."""
+        return {name: file for name, file in self.files.items() if name.endswith(SUFFIX) and stem_of(name) == stem}
+
+
+def stem_of(name: str) -> str:
+    """The stem that a file of tensors belongs to."""
+    return name.split("/")[0].removesuffix(SUFFIX)
 
 
 def record(path: Path, aliases: dict[str, str] | None = None) -> FileRecord:
@@ -88,7 +107,7 @@ def read_state(folder: Path, manifest: Manifest) -> dict[str, Any]:
     return state
 
 
-def refuse_newer(content: dict[str, Any], what: str, newest: int = FORMAT) -> None:
+def refuse_newer(content: dict[str, Any], what: str, newest: int = SHARDED) -> None:
     """Raise CheckpointError for a format of a later release."""
     given = content.get("format")
     if isinstance(given, int) and given > newest:

@@ -17,23 +17,26 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import islice
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
-from heedful.errors import RankLost
+from heedful.errors import HeedfulError, RankLost
 from heedful.nn.torch_private import all_gather
 
+Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-STEP_TIMEOUT = timedelta(minutes=30)  # of an exchange in an update: longer means that a rank hangs
+JOIN_TIMEOUT = timedelta(minutes=30)  # until all ranks have started
 PATIENT_TIMEOUT = timedelta(days=7)  # while one rank prepares data, validates or writes
 BROKEN = ("gloo", "NCCL", "onnection", "TCPStore")  # words of the errors of broken connections that have no type of their own
-PORT = "heedful/port"
+PORT, JOINED, LEFT = "heedful/port", "heedful/joined", "heedful/left"
+LEAVE_TIMEOUT = timedelta(seconds=30)  # until all ranks have closed their connections
 CONNECT_ATTEMPTS, CONNECT_SECONDS = 600, 0.5
 BUCKET = 2**23  # elements of gradients that are exchanged at a time
 
@@ -67,6 +70,11 @@ class Ranks:
         """Wait until rank 0 has come here."""
         self.from_first(bool)
 
+    def map(self, function: Callable[[Item], Value], items: Iterable[Item]) -> list[Value]:
+        """The results of a function for all items, in their order, on every rank. Rank r computes those of items r, r + n, …;
+        an error is raised on every rank."""
+        return [function(item) for item in items]
+
     def share_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """The tensors of rank 0, in the memory of the CPU of every rank; other ranks pass None."""
         assert tensors is not None
@@ -78,14 +86,21 @@ class Ranks:
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all ranks, in the order of the ranks."""
 
+    def gather_rows(self, own: Tensor, total: int) -> Tensor:
+        """The first dimension of a batch of `total` rows that was cut into a share for each rank: own (rows, …) -> (total, …).
+        Gradients of a row are summed in the order of the ranks, and arrive at the rank that has sent it."""
+        return own
+
 
 class Group(Ranks):
     """A rank of a process group."""
 
     exchanges = True
 
-    def __init__(self, device: torch.device, *, sharded: bool = False) -> None:
-        """Join the group that the environment describes, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+    def __init__(self, device: torch.device, *, sharded: bool = False, timeout: float = JOIN_TIMEOUT.total_seconds()) -> None:
+        """Join the group that the environment describes, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+
+        timeout: seconds of an exchange in an update or a save; longer means that a rank hangs"""
         self.sharded = sharded
         self.rank, self.size = (int(os.environ.get(name, default)) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
         local = int(os.environ.get("LOCAL_WORLD_SIZE", str(self.size)))
@@ -93,11 +108,28 @@ class Group(Ranks):
         self.backend = "cpu:gloo,cuda:nccl" if own_gpu else "gloo"
         # Over gloo, gradients on a GPU are exchanged through the memory of the CPU.
         self.device = device if own_gpu else torch.device("cpu")
+        limit = timedelta(seconds=timeout)
         with lost_ranks():
-            distributed.init_process_group(
-                self.backend, timeout=STEP_TIMEOUT, store=make_store(self.rank), rank=self.rank, world_size=self.size
-            )
+            self.store = make_store(self.rank)
+            self.meet(JOINED, JOIN_TIMEOUT)
+            distributed.init_process_group(self.backend, timeout=limit, store=self.store, rank=self.rank, world_size=self.size)
             self.patient = distributed.new_group(backend="gloo", timeout=PATIENT_TIMEOUT)
+            # Of its own, because a checkpoint may be written by a thread while updates use the other groups.
+            self.saving = distributed.new_group(backend="gloo", timeout=limit)
+
+    def meet(self, place: str, timeout: timedelta) -> None:
+        """Wait until all ranks have come to this place."""
+        self.store.set(f"{place}/{self.rank}", "")
+        self.store.wait([f"{place}/{rank}" for rank in range(self.size)], timeout)
+
+    def leave(self) -> None:
+        """Close the connections; rank 0, whose process has the store, ends last."""
+        distributed.destroy_process_group()
+        with suppress(RuntimeError):  # a rank that has ended without leaving
+            if self.first:
+                self.meet(LEFT, LEAVE_TIMEOUT)
+            else:
+                self.store.set(f"{LEFT}/{self.rank}", "")
 
     def maximum(self, values: Sequence[int]) -> list[int]:
         tensor = torch.tensor(values, dtype=torch.int64)
@@ -111,6 +143,20 @@ class Group(Ranks):
             distributed.broadcast_object_list(holder, 0, group=self.patient, device=torch.device("cpu"))
         result: Value = holder[0]
         return result
+
+    def map(self, function: Callable[[Item], Value], items: Iterable[Item]) -> list[Value]:
+        own: list[Value] | HeedfulError
+        try:
+            own = [function(item) for item in islice(items, self.rank, None, self.size)]
+        except HeedfulError as error:
+            own = error
+        shares: list[Any] = [None] * self.size
+        with lost_ranks():
+            distributed.all_gather_object(shares, own, group=self.patient)
+        for share in shares:
+            if isinstance(share, HeedfulError):
+                raise share
+        return [shares[at % self.size][at // self.size] for at in range(sum(map(len, shares)))]
 
     def share_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         own = {} if tensors is None else {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -133,6 +179,10 @@ class Group(Ranks):
                 exchange.add()
             for exchange in exchanges:
                 exchange.finish()
+
+    def gather_rows(self, own: Tensor, total: int) -> Tensor:
+        rows: Tensor = GatherRows.apply(own, total, self)  # type: ignore[no-untyped-call]
+        return rows
 
 
 class Exchange:
@@ -163,6 +213,43 @@ class Exchange:
             tensor.detach().copy_(part.view_as(tensor))
 
 
+class GatherRows(torch.autograd.Function):
+    """The rows of all ranks. Every share has as many but the last one, and ranks after it have none: what they send is beyond
+    the last row."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, total: int, group: Group) -> Tensor:
+        share = -(-total // group.size)
+        ctx.rows, ctx.share, ctx.group = len(own), share, group
+        part = own.new_zeros(share, *own.shape[1:])
+        part[: len(own)] = own
+        part = part.to(group.device)
+        whole = part.new_empty(share * group.size, *own.shape[1:])
+        with lost_ranks():
+            all_gather(whole, part)
+        return whole[:total].to(own.device)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,), group = gradients, ctx.group
+        whole = gradient.new_zeros(ctx.share * group.size, *gradient.shape[1:])
+        whole[: len(gradient)] = gradient
+        with lost_ranks():
+            own = add_slices(whole.to(group.device), group.size)
+        return own.to(gradient.device)[: ctx.rows], None, None
+
+
+def add_slices(sent: Tensor, size: int, group: Any = None) -> Tensor:
+    """The sum of slice r of all ranks' tensors (size x rows, …), added in the order of the ranks, on rank r: (rows, …)."""
+    received = torch.empty_like(sent)
+    distributed.all_to_all_single(received, sent, group=group)
+    slices = received.view(size, -1, *sent.shape[1:])
+    total = slices[0]
+    for other in slices[1:]:
+        total += other
+    return total
+
+
 def fill_buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Group consecutive tensors into buckets of at least BUCKET elements, except the last: a function of their sizes alone."""
     bucket: list[Tensor] = []
@@ -176,13 +263,15 @@ def fill_buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def join(distributed_by: str, device: torch.device) -> Iterator[Ranks]:
-    """Join the other processes of the run; distributed_by: training.distributed, where "auto" is nothing for one process."""
+def join(distributed_by: str, device: torch.device, timeout: float) -> Iterator[Ranks]:
+    """Join the other processes of the run; distributed_by: training.distributed, where "auto" is nothing for one process;
+    timeout: training.rank_timeout."""
     if distributed_by == "auto" and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Ranks()
         return
-    yield Group(device, sharded=distributed_by == "fsdp")
-    distributed.destroy_process_group()  # after an error, the end of the process closes the connections
+    group = Group(device, sharded=distributed_by == "fsdp", timeout=timeout)
+    yield group
+    group.leave()  # after an error, the end of the process closes the connections
 
 
 def make_store(rank: int) -> distributed.Store:
@@ -194,17 +283,17 @@ def make_store(rank: int) -> distributed.Store:
         return distributed.HashStore()
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return distributed.TCPStore(host, port, is_master=rank == 0, timeout=STEP_TIMEOUT)
+        return distributed.TCPStore(host, port, is_master=rank == 0, timeout=JOIN_TIMEOUT)
     shared = distributed.TCPStore(host, port, is_master=False)
     if rank == 0:
-        own = distributed.TCPStore(host, 0, is_master=True, timeout=STEP_TIMEOUT)
+        own = distributed.TCPStore(host, 0, is_master=True, timeout=JOIN_TIMEOUT)
         shared.set(PORT, str(own.port))
         return own
     for _ in range(CONNECT_ATTEMPTS):
         published = int(shared.get(PORT))
         try:
             socket.create_connection((host, published), timeout=CONNECT_SECONDS).close()
-            return distributed.TCPStore(host, published, is_master=False, timeout=STEP_TIMEOUT)
+            return distributed.TCPStore(host, published, is_master=False, timeout=JOIN_TIMEOUT)
         except OSError:
             time.sleep(CONNECT_SECONDS)
     raise RankLost(f"rank 0 does not answer at {host}", hint="check the network between the machines")

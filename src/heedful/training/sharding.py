@@ -4,8 +4,8 @@
     gradients            rank r receives the sum of slice r, added in the order of the ranks (ranks.py)
     update               of plain tensors that share memory with this rank's part
 
-A weight (rows, …) is cut along its first dimension, as `Tensor.chunk` does. A checkpoint has whole weights, so that it does
-not depend on the number of ranks. Validation uses a replica with whole weights.
+A weight (rows, …) is cut along its first dimension, as `Tensor.chunk` does. A checkpoint has whole weights, or with
+training.sharded_save the parts of all ranks (sharded_checkpoint.py). Validation uses a replica with whole weights.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from heedful.nn.losses import Loss
 from heedful.nn.torch_private import all_gather, is_view, map_tensors
-from heedful.training.ranks import Group, lost_ranks
+from heedful.training.ranks import Group, add_slices, lost_ranks
 from heedful.training.update import Accumulate, Objective
 
 
@@ -97,8 +97,8 @@ class Shards:
         return {name: whole[id(part)] for name, part in tensors.items()}
 
     def gather_one(self, name: str, part: Tensor) -> Tensor:
-        shape = self.shapes.get(name.split(":")[0])
-        if shape is None or part.dim() == 0:  # a buffer, or the step of an optimizer
+        shape = self.whole_shape(name, part)
+        if shape is None:
             return part.detach().cpu()
         group, rows = self.group, -(-shape[0] // self.group.size)
         padded = part.new_zeros((rows, *shape[1:]))
@@ -109,22 +109,24 @@ class Shards:
             all_gather(gathered, padded)
         return gathered[: shape[0]].cpu()
 
+    def whole_shape(self, name: str, part: Tensor) -> torch.Size | None:
+        """The shape of the whole tensor; None if every rank has all of it: a buffer, or the step of an optimizer."""
+        return None if part.dim() == 0 else self.shapes.get(name.split(":")[0])
+
     def cut(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """This rank's part of whole tensors."""
         return {name: self.cut_one(name, tensor) for name, tensor in tensors.items()}
 
     def cut_one(self, name: str, tensor: Tensor) -> Tensor:
-        if name.split(":")[0] not in self.shapes or tensor.dim() == 0:
+        if self.whole_shape(name, tensor) is None:
             return tensor
         rows = -(-tensor.shape[0] // self.group.size)
         return tensor[rows * self.group.rank : rows * (self.group.rank + 1)]
 
     def replica(self) -> tuple[nn.Module, Any]:
-        """The unsharded copy with the current weights on rank 0, and the task of validation."""
-        whole = self.gather(self.state_dict())
+        """The unsharded copy with the current weights, and the task of validation."""
         model, task = self.unsharded
-        if self.group.first:
-            model.load_state_dict(whole)
+        model.load_state_dict(self.gather(self.state_dict()))
         return model, task
 
 
@@ -158,12 +160,7 @@ class RankOrderReduceScatter:
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> None:
-        sent = input_tensor.to(self.group.device)
-        received = torch.empty_like(sent)
-        distributed.all_to_all_single(received, sent, group=group)
-        total, *others = received.view(self.group.size, -1)
-        for other in others:
-            total += other
+        total = add_slices(input_tensor.to(self.group.device), self.group.size, group)
         output_tensor.copy_(total.view_as(output_tensor))
 
 

@@ -109,6 +109,7 @@ class Gradients(NamedTuple):
     count: Callable[[Any], int]
     ranks: Ranks = Ranks()
     begin_part: Callable[[bool], None] = synchronize_always  # called before each part, with whether it is the last
+    lockstep: bool = False  # whether ranks exchange data within a part, so that none can compute more parts than the others
 
 
 class Part(NamedTuple):
@@ -152,15 +153,16 @@ def gradient_of(
 ) -> dict[str, Loss]:
     """Compute the gradient of the batches on all ranks, and return the losses to report.
 
-    When memory runs out on a rank, all repeat with twice as many parts, and the split is recorded."""
-    ranks, parts = gradients.ranks, splits.parts.get(step, 1)
+    When memory runs out on a rank, all repeat with twice as many parts, and the split is recorded; in lockstep it is an
+    error."""
+    ranks, parts = gradients.ranks, 1 if gradients.lockstep else splits.parts.get(step, 1)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     while True:
         needed = parts
         try:
             report = backward(gradients, batches, parts, seed=seed, step=step, scale=scale)
         except torch.OutOfMemoryError:
-            if parts >= MAX_PARTS or ranks.sharded:  # the others wait for this rank's part of the weights
+            if parts >= MAX_PARTS or gradients.lockstep:  # the others wait for what this rank sends
                 raise
             needed = 2 * parts
         needed, *present = ranks.maximum([needed, *(parameter.grad is not None for parameter in parameters)])

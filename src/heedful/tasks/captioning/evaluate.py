@@ -6,7 +6,7 @@ Validation during training and `heed evaluate` call the same function, so their 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from heedful.evaluation.metrics import METRICS, perplexity
 from heedful.search import SearchConfig
 from heedful.tasks.captioning.caption import caption_images, count_patches
 from heedful.tasks.captioning.data import CaptionSet, make_batch
-from heedful.tasks.system import System, batches_of
+from heedful.tasks.system import System
 from heedful.tasks.translation.evaluate import Evaluation, Scored, token_scores
 
 CHUNK = 1024  # images that are described together
@@ -25,18 +25,21 @@ def score_captions(system: System, images: CaptionSet) -> list[Scored | None]:
     """The log-probability of the caption of each image; None if it is too long for the model."""
     tokens = system.target_tokenizer.encode_many(images.captions)
     fits = [at for at, ids in enumerate(tokens) if len(ids) <= system.max_length]
-    scored: list[Scored | None] = [None] * len(tokens)
-    specials = system.target_tokenizer.specials
-    patches, order = count_patches(system), sorted(fits, key=lambda at: len(tokens[at]), reverse=True)
-    for chosen in batches_of(order, lambda at: max(len(tokens[at]) + 1, patches), system.scored_tokens):
+    specials, patches = system.target_tokenizer.specials, count_patches(system)
+
+    def score(batch_of: list[int]) -> Iterator[Scored]:
+        chosen = [fits[at] for at in batch_of]
         batch = make_batch(images.pixels[images.rows[chosen]], [tokens[at] for at in chosen], specials)
         scores = token_scores(system, batch).cpu().double()
         real = batch.target_out != specials.pad
         for at, total, count in zip(chosen, (scores * real).sum(-1).tolist(), real.sum(-1).tolist(), strict=True):
             if not math.isfinite(total):
                 raise system.nonfinite_error(f"image {at + 1}")
-            scored[at] = Scored(total, count)
-    return scored
+            yield Scored(total, count)
+
+    lengths = [max(len(tokens[at]) + 1, patches) for at in fits]
+    found = dict(zip(fits, system.map_batches(score, lengths, system.scored_tokens), strict=True))
+    return [found.get(at) for at in range(len(tokens))]
 
 
 def generate_captions(system: System, images: CaptionSet, search: SearchConfig) -> list[str]:

@@ -11,19 +11,19 @@ from heedful.evaluation import labels
 from heedful.evaluation.resampling import Numbers
 from heedful.tasks.classification.data import EncodedExamples, LabeledData
 from heedful.tasks.classification.model import ClassificationModel
-from heedful.tasks.system import System, batches_of
+from heedful.tasks.system import System
 
 
 @torch.inference_mode()
 def logits_of(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> Numbers:
     """(examples, labels), by batches of similar lengths."""
     lengths = [max(len(row.ids) for row in group) * len(group) for group in encoded.groups]
-    order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
-    marks, found = system.target_tokenizer.specials, np.zeros((len(order), len(data.config.labels)))
-    for chosen in batches_of(order, lambda i: lengths[i], system.batch_tokens):
-        batch = data.collate(encoded, chosen, marks).to(system.device)
-        found[chosen] = model(batch)[0].double().cpu().numpy()
-    return found
+    marks = system.target_tokenizer.specials
+
+    def logits(chosen: list[int]) -> Numbers:
+        return model(data.collate(encoded, chosen, marks).to(system.device))[0].double().cpu().numpy()
+
+    return np.array(system.map_batches(logits, lengths, system.batch_tokens)).reshape(-1, len(data.config.labels))
 
 
 def first_nonfinite(logits: Numbers) -> int | None:

@@ -44,7 +44,8 @@ class SimilarRow(NamedTuple):
 class SimilarBatch(NamedTuple):
     tokens: Tensor  # (rows, 2 + negatives, time): anchor, positive, hard negatives
     lengths: Tensor  # (rows, 2 + negatives): tokens of each text; 0: there is none
-    allowed: Tensor  # (rows, rows, 1 + negatives): whether a row is compared with a candidate
+    allowed: Tensor  # (rows, all rows, 1 + negatives): whether a row is compared with a candidate
+    place: Tensor  # (rows,): of each row among all those whose candidates it is compared with
 
     def pin(self) -> SimilarBatch:
         return SimilarBatch(*(tensor.pin_memory() for tensor in self))
@@ -52,10 +53,14 @@ class SimilarBatch(NamedTuple):
     def to(self, device: torch.device) -> SimilarBatch:
         return SimilarBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
-    def rows(self, start: int, end: int) -> SimilarBatch:
-        """The rows from start to end, compared with each other only."""
-        part = slice(start, end)
-        return SimilarBatch(self.tokens[part], self.lengths[part], self.allowed[part, part])
+    def share(self, part: slice) -> SimilarBatch:
+        """Some of the rows, compared with the candidates of all."""
+        return SimilarBatch(*(tensor[part] for tensor in self))
+
+    def rows(self, part: slice) -> SimilarBatch:
+        """Some of the rows, compared with each other only."""
+        own = self.share(part)
+        return own._replace(allowed=own.allowed[:, part], place=torch.arange(len(own.tokens)))
 
 
 class SimilarSplits(NamedTuple):
@@ -115,7 +120,7 @@ class SimilarData:
         tokens = torch.tensor([[[*text, *[padding] * (time - len(text))] for text in texts] for texts in grid])
         index: dict[Ids, int] = {}
         same = torch.tensor([[index.setdefault(text, len(index)) for text in texts] for texts in grid])  # (rows, 2 + width)
-        return SimilarBatch(tokens, lengths, allowed_candidates(same, lengths))
+        return SimilarBatch(tokens, lengths, allowed_candidates(same, lengths), torch.arange(len(rows)))
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
         usage = f'embedder = heedful.Embedder.load("{folder}")\nembedder.similarity(["…"], ["…", "…"])'

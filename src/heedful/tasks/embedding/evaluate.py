@@ -30,16 +30,18 @@ def encode_ids(model: EmbeddingModel, system: System, texts: Sequence[Ids], pool
     """The vectors of texts, (texts, dim), by batches of similar lengths; an error where they are not finite."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
     padding = system.target_tokenizer.specials.pad
-    parts = []
+
+    def encode(chosen: list[int]) -> Tensor:
+        time = len(texts[chosen[0]])
+        tokens = torch.tensor([[*texts[i], *[padding] * (time - len(texts[i]))] for i in chosen], device=system.device)
+        lengths = torch.tensor([len(texts[i]) for i in chosen], device=system.device)
+        return model(tokens, masks.padding(lengths, time), pooling=pooling).cpu()  # (rows, dim)
+
     with inference_context(model):
-        for chosen in batches_of(order, lambda i: len(texts[i]), system.batch_tokens):
-            time = len(texts[chosen[0]])
-            tokens = torch.tensor([[*texts[i], *[padding] * (time - len(texts[i]))] for i in chosen], device=system.device)
-            lengths = torch.tensor([len(texts[i]) for i in chosen], device=system.device)
-            parts.append(model(tokens, masks.padding(lengths, time), pooling=pooling))  # (rows, dim)
+        parts = system.ranks.map(encode, batches_of(order, lambda i: len(texts[i]), system.batch_tokens))
     if not parts:
         return torch.zeros(0, model.body.config.dim, device=system.device)
-    vectors = torch.cat(parts)
+    vectors = torch.cat(parts).to(system.device)
     wrong = ~vectors.isfinite().all(1)
     if bool(wrong.any()):
         raise system.nonfinite_error(f"text {order[int(wrong.int().argmax())] + 1}")

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -66,11 +65,10 @@ class EmbeddingModel(ModelWithHead):
         __call__ = forward
 
 
-def contrastive_losses(anchors: Tensor, candidates: Tensor, allowed: Tensor, temperature: float) -> Tensor:
-    """anchors (rows, dim); candidates (rows, 1 + negatives, dim): the positive of each row, then its hard negatives; allowed
-    (rows, rows, 1 + negatives): True for candidates that a row is compared with -> losses (rows,)."""
-    rows, width = candidates.shape[:2]
-    logits = anchors @ candidates.flatten(0, 1).T / temperature  # (rows, rows x (1 + negatives))
+def contrastive_losses(anchors: Tensor, candidates: Tensor, allowed: Tensor, place: Tensor, temperature: float) -> Tensor:
+    """anchors (rows, dim); candidates (all rows, 1 + negatives, dim): the positive of each row, then its hard negatives;
+    allowed (rows, all rows, 1 + negatives): True for candidates that a row is compared with; place (rows,): of each row among
+    all -> losses (rows,)."""
+    logits = anchors @ candidates.flatten(0, 1).T / temperature  # (rows, all rows x (1 + negatives))
     logits = logits.masked_fill(~allowed.flatten(1), -math.inf)
-    positives = torch.arange(0, rows * width, width, device=logits.device)  # (rows,)
-    return functional.cross_entropy(logits, positives, reduction="none")
+    return functional.cross_entropy(logits, place * candidates.shape[1], reduction="none")

@@ -38,6 +38,7 @@ from heedful.tasks.predictor import (
     missing_split_error,
     note_unknown_in_chunks,
 )
+from heedful.training.ranks import Ranks
 
 
 class EmbeddedText(NamedTuple):
@@ -196,8 +197,9 @@ def text_from(given: Any, number: int) -> str:
     return given
 
 
-def row_losses(model: EmbeddingModel, batch: SimilarBatch, temperature: float) -> Tensor:
-    """The loss of each row of a batch, (rows,)."""
+def row_losses(model: EmbeddingModel, batch: SimilarBatch, temperature: float, ranks: Ranks | None = None) -> Tensor:
+    """The loss of each row of a batch, (rows,); ranks: the processes that have a share of the batch each."""
     mask = masks.padding(batch.lengths.flatten().clamp_min(1), batch.tokens.shape[-1])  # a row needs a token to attend to
     vectors = model(batch.tokens.flatten(0, 1), mask).view(*batch.tokens.shape[:2], -1)  # (rows, 2 + negatives, dim)
-    return contrastive_losses(vectors[:, 0], vectors[:, 1:], batch.allowed, temperature)
+    candidates = (ranks or Ranks()).gather_rows(vectors[:, 1:], batch.allowed.shape[1])
+    return contrastive_losses(vectors[:, 0], candidates, batch.allowed, batch.place, temperature)

@@ -1,7 +1,7 @@
 """Embedding: contrastive training with the other rows of a batch and hard negatives as negatives.
 
-The number of negatives grows with data.batch. A batch that is split to save memory has fewer: each part is compared within
-itself.
+The number of negatives grows with data.batch. Several processes gather the vectors of the batch. A batch that is split because
+memory ran out has fewer negatives: each part is compared within itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.similar import SimilarConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -49,8 +50,8 @@ class EmbeddingTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{sizes['examples']:,} pairs and {sizes['hard_negatives']:,} hard negatives "
-            f"in {sizes['batches_per_epoch']:,} batches per epoch"
+            f"{counted(sizes['examples'], 'pairs')} and {counted(sizes['hard_negatives'], 'hard negatives')} "
+            f"in {counted(sizes['batches_per_epoch'], 'batches')} per epoch"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
@@ -71,8 +72,9 @@ class EmbeddingTask:
         return len(batch.tokens)
 
     def split(self, batch: SimilarBatch, parts: int) -> Sequence[SimilarBatch]:
-        cuts = torch.arange(len(batch.tokens)).chunk(parts)
-        return [batch.rows(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
+        """Shares of several processes, which exchange vectors; in one process, parts that are compared within themselves."""
+        cuts = [slice(int(cut[0]), int(cut[-1]) + 1) for cut in torch.arange(len(batch.tokens)).chunk(parts)]
+        return [batch.share(cut) if self.system.ranks.size > 1 else batch.rows(cut) for cut in cuts]
 
     def loss(self, model: EmbeddingModel, batch: SimilarBatch) -> Objective:
         return self.objective(model, *batch.to(self.system.device))
@@ -80,7 +82,7 @@ class EmbeddingTask:
     def objective(self, model: EmbeddingModel, *tensors: Tensor) -> Objective:
         """The loss as a function of tensors only, those of a `SimilarBatch`, which can be compiled or captured."""
         batch = SimilarBatch(*tensors)
-        total = row_losses(model, batch, self.config.temperature).sum()
+        total = row_losses(model, batch, self.config.temperature, self.system.ranks).sum()
         count = batch.lengths.new_full((), len(batch.tokens))
         return Objective(Loss(total, count), {"loss": Loss(total.detach(), count)})
 

@@ -5,7 +5,8 @@ Metrics are those of standardized values, so that variables of any unit have the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,26 +50,31 @@ def quantile_tensor(config: ForecastingConfig, device: torch.device) -> Tensor |
     return torch.tensor(config.quantiles, device=device) if config.quantiles else None
 
 
-def window_forecasts(model: ForecastingModel, system: System, series: EncodedSeries) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield standardized forecasts (rows, horizon, variables, quantiles), the quantiles in order, and targets (rows, horizon,
-    variables), of all windows in order."""
+def window_forecasts(
+    model: ForecastingModel, system: System, series: EncodedSeries, windows: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Standardized forecasts (rows, horizon, variables, quantiles), the quantiles in order, and targets (rows, horizon,
+    variables), of some windows."""
+    batch = series.windows(windows).to(system.device)
     with inference_context(model):
-        for at in range(0, len(series), CHUNK):
-            batch = series.windows(range(at, min(at + CHUNK, len(series)))).to(system.device)
-            forecast = model(model.standardize(batch.window), batch.calendar).float()
-            if not bool(forecast.isfinite().all()):
-                raise system.nonfinite_error(f"window {at + 1}")
-            yield forecast.sort(-1).values, model.standardize(batch.target)
+        forecast = model(model.standardize(batch.window), batch.calendar).float()
+    if not bool(forecast.isfinite().all()):
+        raise system.nonfinite_error(f"window {windows[0] + 1}")
+    return forecast.sort(-1).values, model.standardize(batch.target)
 
 
 def evaluate(model: ForecastingModel, system: System, series: EncodedSeries, config: ForecastingConfig) -> Forecasts:
-    errors, loss, covered = Errors(), 0.0, 0
-    quantiles, at = quantile_tensor(config, system.device), model.middle
-    for forecast, target in window_forecasts(model, system, series):
-        errors = errors.add(forecast[..., at].cpu().numpy(), target.cpu().numpy())
-        loss += float(forecast_losses(forecast, target, quantiles).double().sum())
-        covered += int(((target >= forecast[..., 0]) & (target <= forecast[..., -1])).sum())
-    return Forecasts(errors, loss, covered)
+    quantiles = quantile_tensor(config, system.device)
+
+    def score(at: int) -> Forecasts:
+        forecast, target = window_forecasts(model, system, series, range(at, min(at + CHUNK, len(series))))
+        errors = Errors().add(forecast[..., model.middle].cpu().numpy(), target.cpu().numpy())
+        covered = int(((target >= forecast[..., 0]) & (target <= forecast[..., -1])).sum())
+        return Forecasts(errors, float(forecast_losses(forecast, target, quantiles).double().sum()), covered)
+
+    parts = system.ranks.map(score, range(0, len(series), CHUNK))
+    errors, losses, covered = zip(*parts, strict=True)
+    return Forecasts(Errors(*(sum(column) for column in zip(*errors, strict=True))), sum(losses), sum(covered))
 
 
 def standardized_windows(model: ForecastingModel, series: EncodedSeries) -> Windows:
@@ -88,6 +94,7 @@ class ForecastReport:
     coverage: float | None  # of the interval; None: there is none
     interval: float | None
     baselines: dict[str, Errors]
+    with_ratios: bool = False  # also the mse of this run divided by that of each baseline
     warnings: Sequence[str] = ()
 
     def text(self) -> str:
@@ -97,10 +104,22 @@ class ForecastReport:
             rows.append(("coverage", f"{self.coverage:.1%} of values in the {self.interval:.0%} interval"))
         own = self.figures["mse"], self.figures["mae"]
         compared = [("this run", *own), *((name, errors.mse, errors.mae) for name, errors in self.baselines.items())]
-        figures = [(name, f"{mse:.4f}", f"{mae:.4f}") for name, mse, mae in compared]
-        return f"{table(rows)}\n\n{table([('forecast', 'mse', 'mae'), *figures])}"
+        figures: list[tuple[str, ...]] = [
+            ("forecast", "mse", "mae"),
+            *((name, f"{mse:.4f}", f"{mae:.4f}") for name, mse, mae in compared),
+        ]
+        if self.with_ratios:
+            ratios = ["mse of this run / its mse", "", *(f"{value:.3f}" for value in self.ratios().values())]
+            figures = [(*row, ratio) for row, ratio in zip(figures, ratios, strict=True)]
+        return f"{table(rows)}\n\n{table(figures)}"
+
+    def ratios(self) -> dict[str, float]:
+        """The mse of this run divided by that of each baseline."""
+        return {name: self.figures["mse"] / errors.mse if errors.mse else math.inf for name, errors in self.baselines.items()}
 
     def to_dict(self) -> dict[str, Any]:
         baselines = {name: {"mse": errors.mse, "mae": errors.mae} for name, errors in self.baselines.items()}
+        if self.with_ratios:
+            baselines = {name: figures | {"ratio": self.ratios()[name]} for name, figures in baselines.items()}
         shown = {"split": self.split, "windows": self.windows, "figures": self.figures, "baselines": baselines}
         return shown if self.coverage is None else shown | {"coverage": self.coverage, "interval": self.interval}

@@ -17,11 +17,12 @@ BATCH = 256  # images at a time
 @torch.inference_mode()
 def logits_of(model: ImageModel, system: System, images: ImageSet) -> Numbers:
     """(images, labels); an error if they are not finite."""
-    parts = []
-    for at in range(0, len(images.rows), BATCH):
+
+    def batch_logits(at: int) -> Numbers:
         batch = images.batch(np.arange(at, min(at + BATCH, len(images.rows)))).to(system.device)
-        parts.append(model(batch.pixels).double().cpu().numpy())
-    logits = np.concatenate(parts)
+        return model(batch.pixels).double().cpu().numpy()
+
+    logits = np.concatenate(system.ranks.map(batch_logits, range(0, len(images.rows), BATCH)))
     if not np.isfinite(logits).all():
         raise system.nonfinite_error("an image")
     return logits

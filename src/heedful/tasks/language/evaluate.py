@@ -43,8 +43,8 @@ def text_loss(system: System, ids: NDArray[Any], block: int, stride: int) -> flo
     block = min(block, len(labels))
     spans = windows(len(labels), block, min(stride or block, block))
     rows = max(1, system.scored_tokens // block)
-    total = 0.0
-    for at in range(0, len(spans), rows):
+
+    def loss(at: int) -> float:
         starts, firsts = (torch.tensor(column) for column in zip(*spans[at : at + rows], strict=True))
         positions = starts[:, None] + torch.arange(block)  # (rows, block)
         inputs, targets = previous[positions].to(system.device), labels[positions].to(system.device)
@@ -52,8 +52,9 @@ def text_loss(system: System, ids: NDArray[Any], block: int, stride: int) -> flo
         tail = block - int((firsts - starts).min())  # tokens at the end of a window that are scored, at most
         hidden = model.forced(None, None, inputs).hidden[:, -tail:]
         scores = model.project(hidden).float().log_softmax(-1).gather(-1, targets[:, -tail:, None]).squeeze(-1)
-        total -= float((scores * scored[:, -tail:]).sum(dtype=torch.float64))
-    return total
+        return -float((scores * scored[:, -tail:]).sum(dtype=torch.float64))
+
+    return math.fsum(system.ranks.map(loss, range(0, len(spans), rows)))
 
 
 def evaluate_text(system: System, text: TextStore, block: int, stride: int) -> dict[str, float]:

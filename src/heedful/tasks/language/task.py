@@ -15,6 +15,7 @@ from torch import Tensor
 
 from heedful.config.base import Problem, Size, ZeroOrCount, ZeroOrSize
 from heedful.data.corpus_text import TextConfig
+from heedful.evaluation.tables import counted
 from heedful.models.family import Architecture
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition, vector_problems
@@ -86,8 +87,9 @@ class LanguageModelingTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{len(self.texts.train.ids):,} tokens of {sizes['characters']:,} characters in "
-            f"{sizes['batches_per_epoch']:,} batches per epoch, {len(self.texts.valid.ids):,} validation tokens"
+            f"{counted(len(self.texts.train.ids), 'tokens')} of {counted(sizes['characters'], 'characters')} in "
+            f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch, "
+            f"{counted(len(self.texts.valid.ids), 'validation tokens')}"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
@@ -133,8 +135,8 @@ class LanguageModelingTask:
         config, samples = self.config, []
         if config.samples:
             search = self.search.model_copy(update={"n_best": config.samples if self.search.method == "sample" else 1})
-            (continuation,) = generate(self.system, [config.prompt], GenerationOptions(config.sample_length), search)
-            samples = continuation.texts
+            options, prompts = GenerationOptions(config.sample_length), [config.prompt]
+            samples = self.system.ranks.from_first(lambda: next(iter(generate(self.system, prompts, options, search))).texts)
         return Validation(figures, {}, samples, [Sample(config.prompt, None, text) for text in samples[:MAX_SAMPLES]])
 
 

@@ -34,6 +34,7 @@ class MaskedBatch(NamedTuple):
     mask: Tensor | None  # (rows, time): True for real tokens; None: all are
     segments: Tensor | None  # (rows, time); None: one text
     labels: Tensor | None  # (rows,): 0 if the second text continues the first, else 1; None: one text
+    predictions_per_row: Tensor  # (rows,): chosen tokens of the batch / its rows, also in a part of it
 
     def pin(self) -> MaskedBatch:
         return self.each(Tensor.pin_memory)
@@ -54,7 +55,9 @@ def masked_batch(sequences: Sequences, key: Key, masking: Masking) -> MaskedBatc
     """Sequences with chosen tokens replaced, as tensors."""
     masked = mask_rows(sequences.tokens, key, sequences.places, masking)
     arrays = (*masked, sequences.mask, sequences.segments, sequences.labels)
-    tensors: Any = (None if array is None else torch.from_numpy(array) for array in arrays)
+    tensors: Any = [None if array is None else torch.from_numpy(array) for array in arrays]
+    rows, predictions = len(masked[2]), int((masked[2] != masking.pad).sum())
+    tensors.append(torch.full((rows,), predictions / rows))
     return MaskedBatch(*tensors)
 
 
@@ -76,23 +79,40 @@ def evaluation_batches(data: MaskedData, ids: NDArray[Any], system: System) -> I
         yield masked_batch(Blocks(ids, rest + 1, marks).rows(np.array([len(ids) - rest])), KEY, masking)
 
 
+class Counts(NamedTuple):
+    """Sums over a batch."""
+
+    loss: float  # of the chosen tokens
+    chosen: int
+    correct: int
+    guessed: int  # by the most frequent token
+    pairs: int
+    classified: int  # correctly
+
+
 @torch.inference_mode()
 def evaluate_text(data: MaskedData, system: System, text: TextStore, common: int | None = None) -> dict[str, float]:
     """The figures of a text. common: the most frequent token of the training text, to compare with; None: no comparison."""
     model: Any = system.models[0]
     pad = system.target_tokenizer.specials.pad
-    loss = 0.0
-    chosen = correct = guessed = pairs = classified = 0
-    for batch in (one.to(system.device) for one in evaluation_batches(data, text.ids, system)):
+
+    def score(batch: MaskedBatch) -> Counts:
+        batch = batch.to(system.device)
         logits, hidden = model(batch.tokens, batch.places, batch.mask, batch.segments)
         logits, targets = logits.flatten(0, 1).float(), batch.targets.flatten()  # (predictions, vocab), (predictions,)
-        loss += float(functional.cross_entropy(logits, targets, ignore_index=pad, reduction="sum"))
-        chosen += int((targets != pad).sum())
-        correct += int(((logits.argmax(-1) == targets) & (targets != pad)).sum())
-        guessed += int((targets == common).sum()) if common is not None else 0
-        if batch.labels is not None:
-            pairs += len(batch.labels)
-            classified += int((model.next_logits(hidden).argmax(-1) == batch.labels).sum())
+        correct = int(((logits.argmax(-1) == targets) & (targets != pad)).sum())
+        classified = 0 if batch.labels is None else int((model.next_logits(hidden).argmax(-1) == batch.labels).sum())
+        return Counts(
+            float(functional.cross_entropy(logits, targets, ignore_index=pad, reduction="sum")),
+            int((targets != pad).sum()),
+            correct,
+            int((targets == common).sum()) if common is not None else 0,
+            0 if batch.labels is None else len(batch.labels),
+            classified,
+        )
+
+    counts = system.ranks.map(score, evaluation_batches(data, text.ids, system))
+    loss, chosen, correct, guessed, pairs, classified = (sum(column) for column in zip(*counts, strict=True))
     if not math.isfinite(loss):
         raise system.nonfinite_error("a token of the text")
     chosen = max(chosen, 1)  # a text of ends of lines has no token to predict

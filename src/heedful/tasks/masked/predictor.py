@@ -279,7 +279,7 @@ class MaskFiller(Predictor):
         tokens, targets = (pad([getattr(one, name)[0].tolist() for one in masked], marks.pad) for name in ("tokens", "targets"))
         places = pad([one.places[0].tolist() for one in masked], 0)  # (rows, slots)
         mask = torch.arange(tokens.shape[1]) < torch.tensor([[row.shape[1]] for row in rows])  # (rows, time)
-        return MaskedBatch(tokens, places, targets, mask, None, None)
+        return MaskedBatch(tokens, places, targets, mask, None, None, torch.ones(len(tokens)))
 
 
 def encode_masked(tokenizer: Tokenizer, text: str) -> list[int]:

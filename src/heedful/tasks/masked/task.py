@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from heedful.data.corpus_text import TextConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss, cross_entropy
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
@@ -56,8 +57,9 @@ class MaskedTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{len(self.texts.train.ids):,} tokens of {sizes['characters']:,} characters in "
-            f"{sizes['batches_per_epoch']:,} batches per epoch, {len(self.texts.valid.ids):,} validation tokens"
+            f"{counted(len(self.texts.train.ids), 'tokens')} of {counted(sizes['characters'], 'characters')} in "
+            f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch, "
+            f"{counted(len(self.texts.valid.ids), 'validation tokens')}"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
@@ -98,16 +100,17 @@ class MaskedTask:
         mask: Tensor | None,
         segments: Tensor | None,
         labels: Tensor | None,
+        predictions_per_row: Tensor,
     ) -> Objective:
         """The loss as a function of tensors only, which can be compiled or captured."""
         logits, hidden = model(tokens, places, mask, segments)
         total, plain = cross_entropy(logits.flatten(0, 1), targets.flatten(), padding=self.masking.pad)
         if labels is None:
             return Objective(total, {"loss": plain})
-        pairs = functional.cross_entropy(model.next_logits(hidden).float(), labels, reduction="sum")
+        pairs = functional.cross_entropy(model.next_logits(hidden).float(), labels, reduction="none")  # (rows,)
         count = labels.new_full((), labels.shape[0])
-        added = total.total + pairs / count * total.count
-        return Objective(Loss(added, total.count), {"loss": plain, "next_sentence_loss": Loss(pairs.detach(), count)})
+        added = total.total + (pairs * predictions_per_row).sum()  # its mean has the weight of a token's loss
+        return Objective(Loss(added, total.count), {"loss": plain, "next_sentence_loss": Loss(pairs.detach().sum(), count)})
 
     def validate(self, model: MaskedModel) -> Validation:
         return Validation(evaluate_text(self.text_data, self.system, self.texts.valid), {}, [])

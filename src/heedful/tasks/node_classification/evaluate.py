@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,22 +14,22 @@ from heedful.evaluation.resampling import Numbers
 from heedful.nn.model import inference_context
 from heedful.tasks.node_classification.data import EncodedGraph, GraphData
 from heedful.tasks.node_classification.model import PADDING, NodeModel
-from heedful.tasks.system import System, batches_of
+from heedful.tasks.system import System
 
 
 def logits_of(model: NodeModel, system: System, data: GraphData, graphs: Sequence[EncodedGraph]) -> list[Numbers]:
     """The logits of each graph, (nodes, labels); an error if they are not finite."""
-    results: dict[int, Numbers] = {}
-    order = sorted(range(len(graphs)), key=lambda i: len(graphs[i].names), reverse=True)
+
+    def logits(chosen: list[int]) -> Iterator[Numbers]:
+        batch = data.collate([graphs[i] for i in chosen]).to(system.device)
+        padded = model(batch.nodes, batch.attends).double().cpu().numpy()  # (graphs, nodes, labels)
+        return (rows[: len(graphs[i].names)] for i, rows in zip(chosen, padded, strict=True))
+
     with inference_context(model):
-        for chosen in batches_of(order, lambda i: len(graphs[i].names), system.batch_tokens):
-            batch = data.collate([graphs[i] for i in chosen]).to(system.device)
-            logits = model(batch.nodes, batch.attends).double().cpu().numpy()
-            for at, i in enumerate(chosen):
-                results[i] = logits[at, : len(graphs[i].names)]
-    if not all(np.isfinite(result).all() for result in results.values()):
+        results = system.map_batches(logits, [len(graph.names) for graph in graphs], system.batch_tokens)
+    if not all(np.isfinite(result).all() for result in results):
         raise system.nonfinite_error("a graph")
-    return [results[i] for i in range(len(graphs))]
+    return results
 
 
 class ScoredNodes(NamedTuple):

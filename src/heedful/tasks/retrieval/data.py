@@ -154,7 +154,8 @@ class RetrievalData:
         padded, question_lengths = self.pad(questions, padding)
         allowed = allowed_candidates(same, torch.tensor([list(map(len, texts)) for texts in rows]))
         shape = (len(answers), 1 + width)
-        return ReplyBatch(padded, question_lengths, flat.view(*shape, -1), lengths.view(shape), allowed)
+        places = torch.arange(len(rows))
+        return ReplyBatch(padded, question_lengths, flat.view(*shape, -1), lengths.view(shape), allowed, places)
 
     def pad(self, texts: Sequence[Ids], padding: int) -> tuple[Tensor, Tensor]:
         """(texts, time) and the length of each."""

@@ -18,6 +18,7 @@ from heedful.nn import masks
 from heedful.nn.model import EncoderModel
 from heedful.tasks.embedding.model import EmbeddingModel, TrainedPooling, contrastive_losses
 from heedful.tasks.retrieval.batch import ReplyBatch
+from heedful.training.ranks import Ranks
 
 
 class DualEncoder(EmbeddingModel):
@@ -41,9 +42,10 @@ class DualEncoder(EmbeddingModel):
         return [*self.body.blocks(), *own]
 
 
-def row_losses(model: DualEncoder, batch: ReplyBatch, temperature: float) -> Tensor:
-    """The loss of each row of a batch, (rows,)."""
+def row_losses(model: DualEncoder, batch: ReplyBatch, temperature: float, ranks: Ranks | None = None) -> Tensor:
+    """The loss of each row of a batch, (rows,); ranks: the processes that have a share of the batch each."""
     lengths = batch.answer_lengths.flatten().clamp_min(1)  # a row needs a token to attend to
     questions = model(batch.questions, masks.padding(batch.question_lengths, batch.questions.shape[1]))  # (rows, dim)
     answers = model.answers(batch.answers.flatten(0, 1), masks.padding(lengths, batch.answers.shape[2]))
-    return contrastive_losses(questions, answers.view(*batch.answers.shape[:2], -1), batch.allowed, temperature)
+    candidates = (ranks or Ranks()).gather_rows(answers.view(*batch.answers.shape[:2], -1), batch.allowed.shape[1])
+    return contrastive_losses(questions, candidates, batch.allowed, batch.place, temperature)

@@ -1,7 +1,7 @@
 """Retrieval: contrastive training of questions and answers, with the other answers of a batch and hard negatives as negatives.
 
-The number of negatives grows with data.batch. A batch that is split to save memory has fewer: each part is compared within
-itself.
+The number of negatives grows with data.batch. Several processes gather the vectors of the batch. A batch that is split because
+memory ran out has fewer negatives: each part is compared within itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from heedful.data.dialogues import DialoguesConfig
 from heedful.data.similar import SimilarConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -54,8 +55,9 @@ class RetrievalTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{sizes['examples']:,} questions with {sizes['distinct_answers']:,} distinct answers and "
-            f"{sizes['hard_negatives']:,} hard negatives in {sizes['batches_per_epoch']:,} batches per epoch"
+            f"{counted(sizes['examples'], 'questions')} with {counted(sizes['distinct_answers'], 'distinct answers')} and "
+            f"{counted(sizes['hard_negatives'], 'hard negatives')} in "
+            f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
@@ -77,8 +79,9 @@ class RetrievalTask:
         return len(batch.questions)
 
     def split(self, batch: ReplyBatch, parts: int) -> Sequence[ReplyBatch]:
-        cuts = torch.arange(len(batch.questions)).chunk(parts)
-        return [batch.rows(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
+        """Shares of several processes, which exchange vectors; in one process, parts that are compared within themselves."""
+        cuts = [slice(int(cut[0]), int(cut[-1]) + 1) for cut in torch.arange(len(batch.questions)).chunk(parts)]
+        return [batch.share(cut) if self.system.ranks.size > 1 else batch.rows(cut) for cut in cuts]
 
     def loss(self, model: DualEncoder, batch: ReplyBatch) -> Objective:
         return self.objective(model, *batch.to(self.system.device))
@@ -86,7 +89,7 @@ class RetrievalTask:
     def objective(self, model: DualEncoder, *tensors: Tensor) -> Objective:
         """The loss as a function of tensors only, those of a `ReplyBatch`, which can be compiled or captured."""
         batch = ReplyBatch(*tensors)
-        total = row_losses(model, batch, self.config.temperature).sum()
+        total = row_losses(model, batch, self.config.temperature, self.system.ranks).sum()
         count = batch.question_lengths.new_full((), len(batch.questions))
         return Objective(Loss(total, count), {"loss": Loss(total.detach(), count)})
 

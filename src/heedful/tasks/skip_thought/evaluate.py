@@ -16,12 +16,16 @@ from heedful.tasks.system import System
 
 
 def evaluate(model: SkipThoughtModel, system: System, data: SkipThoughtData, sentences: Sentences) -> dict[str, float]:
-    marks, total, count = system.target_tokenizer.specials, 0.0, 0
+    marks, size = system.target_tokenizer.specials, data.data.batch
+
+    def score(at: int) -> tuple[float, int]:
+        batch = data.collate(sentences, sentences.rows[at : at + size], marks).to(system.device)
+        loss = neighbor_loss(model, batch, marks.pad)
+        return float(loss.total), int(loss.count)
+
     with inference_context(model):
-        for at in range(0, len(sentences.rows), data.data.batch):
-            batch = data.collate(sentences, sentences.rows[at : at + data.data.batch], marks).to(system.device)
-            loss = neighbor_loss(model, batch, marks.pad)
-            total, count = total + float(loss.total), count + int(loss.count)
+        scored = system.ranks.map(score, range(0, len(sentences.rows), size))
+    total, count = sum(total for total, _ in scored), sum(count for _, count in scored)
     if not np.isfinite(total):
         raise system.nonfinite_error("a sentence of the text")
     return {"loss": total / count, "perplexity": perplexity(total, count).value}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.corpus_text import TextConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -45,7 +46,10 @@ class SkipThoughtTask:
 
     def describe(self) -> str:
         sizes = self.statistics()
-        return f"{sizes['sentences']:,} sentences with neighbors in {sizes['batches_per_epoch']:,} batches per epoch"
+        return (
+            f"{counted(sizes['sentences'], 'sentences')} with neighbors in "
+            f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch"
+        )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         return shuffled_batches(len(self.train.rows), self.data.batch, seed=self.seed, epoch=epoch)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from heedful.evaluation.answers import answer_f1, exact_match
 from heedful.nn.model import inference_context
 from heedful.tasks.span.data import QuestionRows, SpanData, SpanRow
 from heedful.tasks.span.model import SpanModel, best_spans, span_losses
-from heedful.tasks.system import System, batches_of
+from heedful.tasks.system import System
 
 
 class FoundSpan(NamedTuple):
@@ -24,22 +24,22 @@ class FoundSpan(NamedTuple):
 
 def find_spans(model: SpanModel, system: System, data: SpanData, rows: Sequence[SpanRow]) -> list[FoundSpan]:
     """The best span of each row, in batches of similar length; an error where scores are not finite."""
-    found: dict[int, FoundSpan] = {}
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens), reverse=True)
     padding = system.target_tokenizer.specials.pad
+
+    def find(chosen: list[int]) -> Iterator[FoundSpan]:
+        batch = data.collate([rows[i] for i in chosen], padding).to(system.device)
+        logits = model(batch.tokens, batch.mask, batch.segments, batch.choices)  # (rows, 2, time)
+        losses = span_losses(logits, batch.first, batch.last)
+        columns = [part.tolist() for part in (*best_spans(logits, data.config.max_answer), losses)]
+        for i, score, first, last, loss in zip(chosen, *columns, strict=True):
+            if math.isnan(score):
+                raise system.nonfinite_error(f"question {rows[i].example + 1}")
+            spans = rows[i].spans[first - rows[i].second : last - rows[i].second + 1] if first else []
+            start, end = (spans[0][0], spans[-1][1]) if spans else (0, 0)  # without a choice, the answer is empty
+            yield FoundSpan(score, start, end, loss)
+
     with inference_context(model):
-        for chosen in batches_of(order, lambda i: len(rows[i].tokens), system.scored_tokens):
-            batch = data.collate([rows[i] for i in chosen], padding).to(system.device)
-            logits = model(batch.tokens, batch.mask, batch.segments, batch.choices)  # (rows, 2, time)
-            losses = span_losses(logits, batch.first, batch.last)
-            columns = [part.tolist() for part in (*best_spans(logits, data.config.max_answer), losses)]
-            for i, score, first, last, loss in zip(chosen, *columns, strict=True):
-                if math.isnan(score):
-                    raise system.nonfinite_error(f"question {rows[i].example + 1}")
-                spans = rows[i].spans[first - rows[i].second : last - rows[i].second + 1] if first else []
-                start, end = (spans[0][0], spans[-1][1]) if spans else (0, 0)  # without a choice, the answer is empty
-                found[i] = FoundSpan(score, start, end, loss)
-    return [found[i] for i in range(len(rows))]
+        return system.map_batches(find, [len(row.tokens) for row in rows], system.scored_tokens)
 
 
 def best_of_windows(rows: Sequence[SpanRow], found: Sequence[FoundSpan]) -> list[FoundSpan]:

@@ -88,9 +88,8 @@ class SpanExtractor(Predictor):
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
     def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
         """The answers to (question, context) pairs, or to one text: the question, a tab and the context."""
-        given: Sequence[Input] = [inputs] if isinstance(inputs, str) else inputs
-        answers = [answer.text for answer in self.predictions(given, **options)]
-        return answers[0] if isinstance(inputs, str) else answers
+        found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
+        return found
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[ExtractedAnswer]:
         """Yield the answers one by one, with offsets and probabilities."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.spans import SpansConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -46,8 +47,8 @@ class SpanTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{sizes['questions']:,} questions, {sizes['windows']:,} windows of contexts "
-            f"in {sizes['batches_per_epoch']:,} batches per epoch"
+            f"{counted(sizes['questions'], 'questions')}, {counted(sizes['windows'], 'windows')} of contexts "
+            f"in {counted(sizes['batches_per_epoch'], 'batches')} per epoch"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:

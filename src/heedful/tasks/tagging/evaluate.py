@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
 from heedful.evaluation.spans import count_spans, f1
 from heedful.nn.model import inference_context
-from heedful.tasks.system import System, batches_of
+from heedful.tasks.system import System
 from heedful.tasks.tagging.config import TaggingConfig
 from heedful.tasks.tagging.data import TaggedData, TagRow
 from heedful.tasks.tagging.model import PADDING, TaggingModel
@@ -26,23 +26,24 @@ class TaggedRow(NamedTuple):
 
 def tag_rows(model: TaggingModel, system: System, data: TaggedData, rows: Sequence[TagRow]) -> list[TaggedRow]:
     """Predict the labels of rows, in batches of similar length; the result is in the order of the rows."""
-    results: dict[int, TaggedRow] = {}
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens), reverse=True)
     padding = system.target_tokenizer.specials.pad
+
+    def tag(chosen: list[int]) -> Iterator[TaggedRow]:
+        batch = data.collate([rows[i] for i in chosen], padding).to(system.device)
+        logits = model(batch.tokens, batch.mask, batch.first, batch.spelling)
+        real = words_mask([len(rows[i].first) for i in chosen], batch.labels)
+        best = model.decode(logits, real)  # (rows, words)
+        chances = model.log_probabilities(logits, real).exp().gather(2, best[..., None]).squeeze(-1)
+        losses = model.losses(logits, batch.labels)
+        for at, i in enumerate(chosen):
+            words = len(rows[i].first)
+            yield TaggedRow(best[at, :words].tolist(), chances[at, :words].tolist(), float(losses[at]))
+
     with inference_context(model):
-        for chosen in batches_of(order, lambda i: len(rows[i].tokens), system.batch_tokens):
-            batch = data.collate([rows[i] for i in chosen], padding).to(system.device)
-            logits = model(batch.tokens, batch.mask, batch.first, batch.spelling)
-            real = words_mask([len(rows[i].first) for i in chosen], batch.labels)
-            best = model.decode(logits, real)  # (rows, words)
-            chances = model.log_probabilities(logits, real).exp().gather(2, best[..., None]).squeeze(-1)
-            losses = model.losses(logits, batch.labels)
-            for at, i in enumerate(chosen):
-                words = len(rows[i].first)
-                results[i] = TaggedRow(best[at, :words].tolist(), chances[at, :words].tolist(), float(losses[at]))
-    if not all(math.isfinite(chance) for row in results.values() for chance in row.probabilities):
+        results = system.map_batches(tag, [len(row.tokens) for row in rows], system.batch_tokens)
+    if not all(math.isfinite(chance) for row in results for chance in row.probabilities):
         raise system.nonfinite_error("a sentence")
-    return [results[i] for i in range(len(rows))]
+    return results
 
 
 def words_mask(counts: Sequence[int], like: torch.Tensor) -> torch.Tensor:

@@ -108,9 +108,8 @@ class Tagger(Predictor):
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
     def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
         """The labels of one text, or of each of several, separated by spaces; options: split_punctuation."""
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        outputs = [prediction.text for prediction in self.predictions(texts, **options)]
-        return outputs[0] if isinstance(inputs, str) else outputs
+        found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
+        return found
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[TagPrediction]:
         """Yield the labels of each text; split_punctuation: separate punctuation from words."""

@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.batching import plan_epoch
+from heedful.data.batching import Index, plan_epoch
 from heedful.data.tagged import TaggedConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.nn.model import EncoderModel
 from heedful.tasks.base import RunConfig, TaskDefinition
@@ -54,8 +55,9 @@ class TaggingTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{len(self.config.known_labels)} labels, {sizes['words']:,} words of {sizes['sentences']:,} sentences "
-            f"in {sizes['batches_per_epoch']:,} batches per epoch"
+            f"{counted(len(self.config.known_labels), 'labels')}, {counted(sizes['words'], 'words')} of "
+            f"{counted(sizes['sentences'], 'sentences')} "
+            f"in {counted(sizes['batches_per_epoch'], 'batches')} per epoch"
         )
 
     @cached_property
@@ -63,7 +65,7 @@ class TaggingTask:
         """Tokens of each row of the training data."""
         return np.array([len(row.tokens) for row in self.corpora.train])
 
-    def plan(self, epoch: int) -> list[NDArray[np.int64]]:
+    def plan(self, epoch: int) -> Sequence[Index]:
         """The rows of each batch, of similar length: a pure function of the seed and the epoch."""
         lengths = self.lengths - 1  # the plan adds an end token
         budget, multiple = self.data.batch_tokens, self.data.length_multiple

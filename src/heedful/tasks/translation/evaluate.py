@@ -6,7 +6,7 @@ Validation during training and `heed evaluate` call the same function, so their 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,7 +17,7 @@ from heedful.errors import DataError
 from heedful.evaluation.metrics import METRICS, Score, perplexity
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate
-from heedful.tasks.system import System, batches_of
+from heedful.tasks.system import System
 from heedful.tasks.translation.data import Examples
 from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer
@@ -72,18 +72,20 @@ def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) 
         for i, (size, length) in enumerate(zip(sizes, lengths, strict=True))
         if size <= MAX_CHARACTERS and length <= system.max_length + 1
     ]
-    scored: list[Scored | None] = [None] * len(sources)
     specials = system.source_tokenizer.specials, system.target_tokenizer.specials
-    order = sorted(fits, key=lambda i: lengths[i], reverse=True)
-    for chosen in batches_of(order, lambda i: lengths[i], system.scored_tokens):
+
+    def score(batch_of: list[int]) -> Iterator[Scored]:
+        chosen = [fits[at] for at in batch_of]
         batch = collate([source_ids[i] for i in chosen], [target_ids[i] for i in chosen], *specials)
         scores = token_scores(system, batch).cpu().double()
         real = batch.target_out != specials[1].pad
         for i, total, count in zip(chosen, (scores * real).sum(-1).tolist(), real.sum(-1).tolist(), strict=True):
             if not math.isfinite(total):
                 raise system.nonfinite_error(f"pair {i + 1}")
-            scored[i] = Scored(total, count)
-    return scored
+            yield Scored(total, count)
+
+    found = dict(zip(fits, system.map_batches(score, [lengths[i] for i in fits], system.scored_tokens), strict=True))
+    return [found.get(i) for i in range(len(sources))]
 
 
 def encode_bounded(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
