@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_tasks import write_tiny_recipe
 from workshop import heed, write_recipe
 
 import heedful
@@ -23,11 +24,12 @@ LINES = ["w1 w2 w3", "w7", "w19 w4 w4 w11 w2 strange", "w3 w3 w3 w3 w3 w3 w3 w3 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pruned run; one layer of the encoder and one cross-attention have no heads left."""
+    """A pruned run; one layer of encoder and decoder and one cross-attention have no heads left."""
     folder = tmp_path_factory.mktemp("small")
     recipe, run = write_recipe(folder), folder / "run"
-    assert heed("train", recipe, "search.max_extra=3", "--run", run) == 0
-    assert heed("prune", run, "--keep", "encoder=1", "--keep", "cross=1", "--sentences", "20", "--out", folder / "pruned") == 0
+    assert heed("train", recipe, "search.max_extra=3", "model.position=rotary", "--run", run) == 0
+    keep = [part for kind in ("encoder", "decoder", "cross") for part in ("--keep", f"{kind}=1")]
+    assert heed("prune", run, *keep, "--sentences", "20", "--out", folder / "pruned") == 0
     return folder / "pruned"
 
 
@@ -69,7 +71,7 @@ def test_its_beam_search_equals_ours(small: Path, exported: Path, search: dict[s
 def test_a_model_that_differs_is_not_written(
     small: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    def write_another(model: Any, folder: Path) -> None:
+    def write_another(model: Any, folder: Path, image: Any) -> None:
         for name in (START, STEP):  # graphs of the same run, written before
             shutil.copy(exported / name, folder)
         with torch.no_grad():
@@ -102,3 +104,22 @@ def test_missing_packages_are_an_error_with_the_install_command(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert heed("export", small, "--out", tmp_path / "new") == 2
     assert "heedful[exchange]" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_captioner_is_exported_and_compared(tmp_path: Path) -> None:
+    """Its start graph reads the bytes of any number of images; both graphs give the captions of the run."""
+    recipe = write_tiny_recipe("captioning", tmp_path)
+    assert heed("train", recipe, 'model.image_encoder="resnet"', "training.steps=2", "--run", tmp_path / "run") == 0
+    found = exporting.export(tmp_path / "run", tmp_path / "onnx", sentences=5)
+    assert found.parity.logits < 1e-4 and found.parity.same == found.parity.sentences > 1 and found.parity.tokens > 5
+    facts = json.loads((tmp_path / "onnx/export.json").read_text())
+    assert facts["image"].keys() == {"height", "width", "channels"} and "source" not in facts["tokenizers"]
+    assert "translate.py" not in found.files
+
+
+def test_a_task_that_cannot_be_exported_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_tiny_recipe("image_classification", tmp_path)
+    assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "run") == 0
+    assert heed("export", tmp_path / "run", "--out", tmp_path / "onnx") == 2
+    sentence = "is a run of task 'image_classification', which cannot be exported; expected one of: translation, captioning"
+    assert sentence in capsys.readouterr().err and not (tmp_path / "onnx").exists()

@@ -1,6 +1,6 @@
 """A model as two functions of plain tensors, as other runtimes need it.
 
-    start   source, real                       -> initial decoder state
+    start   source, real                       -> initial decoder state; of images their pixels, without `real`
     step    token, decoder state               -> logits, next decoder state
 
 The decoder state (nn/decoder_state.py) is a tree; here it is a flat list of tensors, each named by its path in the tree.
@@ -11,12 +11,15 @@ tensor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from heedful.models.family import ImageShape
+from heedful.models.vit import LEVELS
 from heedful.nn.decoder_state import State, Tree, map_tree
 
 MEMORY = "memory"
@@ -65,7 +68,7 @@ def append_slot(x: Tensor) -> Tensor:
     return torch.cat((x, x.new_zeros(x.shape[0], 1, *x.shape[2:])), dim=1)
 
 
-def start_state(model: Any, source: Tensor, real: Tensor) -> State:
+def start_state(model: Any, source: Tensor, real: Tensor | None) -> State:
     """Return the initial state, without unused cache slots."""
     state: State = model.start(source, real, room=1)
     if state.owned_slots is None:
@@ -79,8 +82,9 @@ class Start(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, source: Tensor, real: Tensor) -> tuple[Tensor, ...]:
-        """source (rows, source) ids, real (rows, source): False for padding -> tensors of the initial state."""
+    def forward(self, source: Tensor, real: Tensor | None = None) -> tuple[Tensor, ...]:
+        """source (rows, source) ids, real (rows, source): False for padding; or source (rows, height, width, channels) pixels
+        -> tensors of the initial state."""
         return tuple(tensor for _, tensor in leaves(state_parts(start_state(self.model, source, real))))
 
 
@@ -106,7 +110,7 @@ class Example(NamedTuple):
     """Example inputs of both functions, for tracing."""
 
     source: Tensor
-    real: Tensor
+    real: Tensor | None
     token: Tensor
     state: State
 
@@ -115,11 +119,16 @@ class Example(NamedTuple):
         return dict(leaves(state_parts(self.state)))
 
 
-def example(model: nn.Module, *, rows: int, source: int, row_state: int) -> Example:
-    """Return example inputs: `rows` hypotheses for `source` source tokens, after `row_state` generated tokens."""
-    ids = FIRST_ID + torch.arange(rows * source).view(rows, source) % 3
-    real = torch.ones(rows, source, dtype=torch.bool)
-    real[0, -1] = False
+def example(model: nn.Module, image: ImageShape | None = None, /, *, rows: int, source: int, row_state: int) -> Example:
+    """Return example inputs: `rows` hypotheses for `source` source tokens, or for an image of this shape, after `row_state`
+    generated tokens."""
+    real: Tensor | None = None
+    if image is None:
+        ids = FIRST_ID + torch.arange(rows * source).view(rows, source) % 3
+        real = torch.ones(rows, source, dtype=torch.bool)
+        real[0, -1] = False
+    else:
+        ids = (torch.arange(rows * math.prod(image)) % LEVELS).to(torch.uint8).view(rows, *image)
     token = torch.full((rows,), FIRST_ID)
     state = start_state(model, ids, real)
     names = [name for name, _ in leaves(state_parts(state)) if not name.startswith(MEMORY)]
@@ -131,11 +140,11 @@ def example(model: nn.Module, *, rows: int, source: int, row_state: int) -> Exam
     return Example(ids, real, token, state)
 
 
-def find_axes(model: nn.Module) -> list[Axes]:
+def find_axes(model: nn.Module, image: ImageShape | None = None) -> list[Axes]:
     """Return the axes of every tensor of a state; dynamic ones are found by comparing states of several sizes."""
-    base = {name: tensor.shape for name, tensor in example(model, **SIZES).tensors.items()}
+    base = {name: tensor.shape for name, tensor in example(model, image, **SIZES).tensors.items()}
     larger = {
-        cause: {name: x.shape for name, x in example(model, **SIZES | {cause: SIZES[cause] + 2}).tensors.items()}
+        cause: {name: x.shape for name, x in example(model, image, **SIZES | {cause: SIZES[cause] + 2}).tensors.items()}
         for cause in SIZES
     }
 

@@ -20,6 +20,7 @@ from torch.export import Dim
 
 from heedful.errors import ConfigError
 from heedful.exchange.flat import MEMORY, SIZES, Axes, Start, Step, example, find_axes
+from heedful.models.family import ImageShape
 
 START, STEP = "start.onnx", "step.onnx"
 NEXT = "next."
@@ -29,18 +30,19 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 @torch.no_grad()
-def write_graphs(model: nn.Module, folder: Path) -> list[Axes]:
-    """Write both files; return the state inputs of a step."""
+def write_graphs(model: nn.Module, folder: Path, image: ImageShape | None = None) -> list[Axes]:
+    """Write both files; return the state inputs of a step. image: the shape of a source of pixels; None: it is tokens."""
     require_packages()
-    state_axes = find_axes(model)
-    inputs = example(model, **SIZES)
+    state_axes = find_axes(model, image)
+    inputs = example(model, image, **SIZES)
+    source = {"source": inputs.source} if inputs.real is None else {"source": inputs.source, "real": inputs.real}
+    axes_of_source = SOURCE if image is None else (Axes("source", ("rows", *image)),)
     names = [axes.name for axes in state_axes]
     sizes: dict[str, Any] = {}  # axis name -> its torch.export.Dim
     with quietly():
-        start = trace(
-            Start(model), (inputs.source, inputs.real), dict(zip(("source", "real"), dynamic_axes(SOURCE, sizes), strict=True))
-        )
-        write_graph(start, folder / START, [axes.name for axes in SOURCE], names)
+        source_shapes = dict(zip(source, dynamic_axes(axes_of_source, sizes), strict=True))
+        start = trace(Start(model), tuple(source.values()), source_shapes)
+        write_graph(start, folder / START, list(source), names)
         shapes = {"token": dynamic_axes([TOKEN], sizes)[0], "tensors": dynamic_axes(state_axes, sizes)}
         step = trace(Step(model, inputs.state), (inputs.token, *inputs.tensors.values()), shapes)
         after = [NEXT + name for name in names if not name.startswith(MEMORY)]

@@ -19,9 +19,10 @@ from heedful.nn.model import SequenceModel
 
 
 class OnnxModel(SequenceModel):
-    def __init__(self, folder: Path, *, threads: int, max_length: int | None = None) -> None:
+    def __init__(self, folder: Path, *, threads: int, max_length: int | None = None, config: Any = None) -> None:
+        """config: of the exported model."""
         super().__init__()
-        self.limit = max_length
+        self.limit, self.config = max_length, config
         self.start_graph, self.step_graph = open_session(folder / START, threads), open_session(folder / STEP, threads)
         self.state_names = [output.name for output in self.start_graph.get_outputs()]
         self.output_names = [output.name for output in self.step_graph.get_outputs()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,13 +11,10 @@ import torch
 
 from heedful.errors import HeedfulError
 from heedful.nn.model import SequenceModel
-from heedful.search import SearchConfig
-from heedful.tasks.batches import collate
+from heedful.tasks.batches import Batch
 from heedful.tasks.system import System
-from heedful.tasks.translation.translate import translate
 
 MAX_DIFFERENCE = 1e-3  # of a logit
-BATCH = 8  # sentences at a time
 
 
 class Parity(NamedTuple):
@@ -30,45 +27,41 @@ class Parity(NamedTuple):
 
 
 def compare(
-    system: System, exported: SequenceModel, sources: Sequence[str], targets: Sequence[str], search: SearchConfig, threads: int
+    system: System, exported: SequenceModel, batches: Iterable[Batch], generate: Callable[[System], list[str]], threads: int
 ) -> Parity:
-    """Compare a model in torch with its export on sentences and their references, both with `threads` threads."""
+    """Compare a model in torch with its export, both with `threads` threads, on batches of sources and references; generate:
+    the translations, or captions, of the same sources."""
     other = replace(system, models=[exported], engines={})
     logits, tokens = 0.0, 0
-    for begin in range(0, len(sources), BATCH):
-        chosen = slice(begin, begin + BATCH)
-        difference, count = compare_logits(system, other, sources[chosen], targets[chosen])
+    for batch in batches:
+        difference, count = compare_logits(system, other, batch)
         logits, tokens = max(logits, difference), tokens + count
     if not logits <= MAX_DIFFERENCE:
         raise HeedfulError(
             f"the exported model differs from the original by {logits:.2g} in a logit; expected at most {MAX_DIFFERENCE:g}",
             hint="please report this as a bug, with the config of the run",
         )
-    texts, seconds = translate_timed(other, sources, search)
+    texts, seconds = timed(generate, other)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        expected, seconds_before = translate_timed(system, sources, search)
+        expected, seconds_before = timed(generate, system)
     finally:
         torch.set_num_threads(before)
     same = sum(text == original for text, original in zip(texts, expected, strict=True))
-    return Parity(logits, tokens, len(sources), same, seconds, seconds_before)
+    return Parity(logits, tokens, len(texts), same, seconds, seconds_before)
 
 
 @torch.inference_mode()
-def compare_logits(system: System, other: System, sources: Sequence[str], targets: Sequence[str]) -> tuple[float, int]:
-    """Return the largest difference of a logit over the real tokens of these pairs, and the number of these tokens."""
-    source_ids = [system.source_tokenizer.encode(text)[: system.max_length] for text in sources]
-    target_ids = [system.target_tokenizer.encode(text)[: system.max_length] for text in targets]
-    batch = collate(source_ids, target_ids, system.source_tokenizer.specials, system.target_tokenizer.specials)
+def compare_logits(system: System, other: System, batch: Batch) -> tuple[float, int]:
+    """Return the largest difference of a logit over the real tokens of a batch, and the number of these tokens."""
     logits = []
     for model in (system.models[0], other.models[0]):
         logits.append(model.forced_logits(batch.source, batch.source_mask, batch.target_in))
-    real = torch.arange(batch.target_in.shape[1])[None] <= torch.tensor([len(row) for row in target_ids])[:, None]
+    real = batch.target_out != system.target_tokenizer.specials.pad
     return float((logits[0] - logits[1]).abs().amax(-1)[real].max()), int(real.sum())
 
 
-def translate_timed(system: System, sources: Sequence[str], search: SearchConfig) -> tuple[list[str], float]:
+def timed(generate: Callable[[System], list[str]], system: System) -> tuple[list[str], float]:
     start = time.perf_counter()
-    texts = [translation.text for translation in translate(system, sources, search)]
-    return texts, time.perf_counter() - start
+    return generate(system), time.perf_counter() - start
