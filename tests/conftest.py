@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -46,6 +47,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _default_signal_handlers() -> None:
+    """A shell starts background processes with SIGINT ignored, nohup with SIGHUP, and children inherit this."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEED_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -73,6 +82,17 @@ def _costs_of_layer_types() -> Iterator[None]:
     """Counted once for each size by the analysis, which compares the same layer types of the same size in many tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost, "layer_costs", cache(layer_costs))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_seeds_of_absent_devices() -> Iterator[None]:
+    """`torch.manual_seed` formats the call stack, for the message of a later error, once for each kind of device that is not
+    there: milliseconds, before every test and every update."""
+    with pytest.MonkeyPatch.context() as patch:
+        for device in (torch.cuda, torch.xpu, torch.mtia):
+            if not device.is_available():
+                patch.setattr(device, "manual_seed_all", lambda seed: None)
         yield
 
 

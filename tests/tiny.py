@@ -26,6 +26,7 @@ from heedful.nn.positions import EMBEDDED, POSITIONS
 from heedful.nn.scores import SCOPES, SCORES
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS
 from heedful.nn.source_attention import source_weights
+from heedful.nn.structure import CausalStructureConfig, CrossStructureConfig
 from heedful.tasks.encoded_example import Forward
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
@@ -97,9 +98,22 @@ OTHER_CHOICES: list[dict[str, Any]] = [
     *({"layers": (kind,)} for kind in SEQUENCE_LAYERS),
     {"layers": ("lstm", "self-attention"), "feed_forward": 24, "position": "learned", "max_positions": 16},
     {"patch_position": "sinusoidal", "decoder_layers": 1, "tie": "none"},
+    {"image_encoder": "resnet"},
     *({"norm": "layer"} | changes for changes in ({}, {"cell": "lstm"}, {"cell": "gru"}, {"feed": False})),
     *({"recurrent_norm": "layer", "layers": (kind,)} for kind in ("lstm", "gru")),
     {"recurrent_norm": "layer", "encoder": ("lstm", "gru"), "decoder": ("gru", "lstm")},
+    {"structure": CausalStructureConfig(kind="window", radius=4)},
+    {"structure": CausalStructureConfig(kind="distance"), "position": "relative"},
+    {
+        "decoder_structure": CausalStructureConfig(kind="window", radius=2),
+        "cross_structure": CrossStructureConfig(kind="distance", slope=0.5),
+    },
+    {
+        "decoder_structure": CausalStructureConfig(kind="distance"),
+        "cross_structure": CrossStructureConfig(kind="window", radius=3),
+        "position": "rotary",
+        "window": 3,
+    },
 ]
 
 

@@ -294,7 +294,7 @@ TASK_EXAMPLES = {  # where the example of a form does not fit
 OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "validation_replies": 4, "samples": 0}
 OPTIONS |= {"look_back": 4, "horizon": 2, "patch": 2, "stride": 1, "quantiles": [0.1, 0.5, 0.9]}
 TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
-QUICK = {"length": 8}  # options of `heed predict` that make it fast
+QUICK = {"length": 8, "episodes": 4}  # options that make `heed predict` and `heed evaluate` fast
 # Values of options that tasks declare, where `option_arguments` finds none by their type; several arguments where one option
 # needs another.
 OPTION_VALUES = {
@@ -385,11 +385,11 @@ def get_option(options: type[Any], name: str) -> Option:
     return option
 
 
-def quick_options(task: str) -> dict[str, Any]:
-    """The options of a task that make its predictions fast, for Python."""
-    return {name: value for name, value in QUICK.items() if name in option_arguments(task, "predict")}
+def quick_options(task: str, command: Literal["predict", "evaluate"] = "predict") -> dict[str, Any]:
+    """The options of a task that make its command fast, for Python."""
+    return {name: value for name, value in QUICK.items() if name in option_arguments(task, command)}
 
 
-def quick_arguments(task: str) -> list[str]:
+def quick_arguments(task: str, command: Literal["predict", "evaluate"] = "predict") -> list[str]:
     """`quick_options` on the command line."""
-    return [part for name, value in quick_options(task).items() for part in (f"--{name}", str(value))]
+    return [part for name, value in quick_options(task, command).items() for part in (f"--{name}", str(value))]

@@ -108,7 +108,7 @@ def test_two_runs_align_in_both_directions(folder: Path, capsys: pytest.CaptureF
             "they cannot be combined",
         ),
         (["--source", "a.src", "--target", "a.tgt", "--symmetrize", "union"], 2, "has no effect without --reverse"),
-        (["--source", "a.src", "--target", "a.tgt", "--out", "/no/such/links"], 2, "/no/such/links cannot be written"),
+        (["--source", "a.src", "--target", "a.tgt", "--out", "/no/such/links"], 4, "/no/such/links cannot be written"),
     ],
 )
 def test_invalid_options_and_files_are_one_message(

@@ -83,10 +83,10 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "Latin-1": (
         {"a.en": b"one\n" * 10, "a.it": b"citt\xe0\n" * 9 + b"uno\n"},
         ["data.train={source='a.en',target='a.it'}"],
-        "a.en + a.it: 9 of 10 lines are unusable; expected at most data.max_unusable = 0.05 of them; "
+        "a.en + a.it: 9 of 10 lines are unusable; expected at most the fraction data.max_unusable = 0.05; "
         "9 lines that are not UTF-8, the first at a.it line 1: byte 5 is not UTF-8\n\n"
         "hint: convert it: iconv -f ISO-8859-1 -t UTF-8 a.it > a.it.utf8; "
-        "or set data.max_unusable = 1 to skip any number of lines",
+        "or set data.max_unusable = 0.9 to skip them",
     ),
     "a header": (
         {"a.tsv": b"en\tit\none\tuno\n"},
@@ -177,10 +177,10 @@ def test_unusable_lines_of_labeled_and_plain_text_follow_the_rule_for_pairs(
         capsys.readouterr()
         .err.replace(f"{tmp_path}/", "")
         .endswith(
-            f"error: {name}: 20 of 60 lines are unusable; expected at most data.max_unusable = 0.05 of them; "
+            f"error: {name}: 20 of 60 lines are unusable; expected at most the fraction data.max_unusable = 0.05; "
             f"20 lines that are not UTF-8, the first at {name} line 3: byte {len(label) + 5} is not UTF-8\n\n"
             f"hint: convert it: iconv -f ISO-8859-1 -t UTF-8 {name} > {name}.utf8; "
-            "or set data.max_unusable = 1 to skip any number of lines\n"
+            "or set data.max_unusable = 0.334 to skip them\n"
         )
     )
     assert heed("train", "recipe.toml", "training.steps=1", "data.max_unusable=1", "--run", "other") == 0

@@ -185,7 +185,7 @@ def test_a_broken_image_among_others_has_its_message(case: str, workplace: Path,
     name, content, reason = IMAGES[case]
     write(workplace / "images" / "b" / name, content)
     message = message_of(workplace, FOLDER, capsys)
-    assert "images: 1 of 3 images are unusable; expected at most data.max_unusable = 0 of them" in message
+    assert "images: 1 of 3 images are unusable; expected at most the fraction data.max_unusable = 0" in message
     assert f"images/b/{name}: {reason}" in message
 
 
@@ -195,3 +195,16 @@ def test_a_broken_file_or_folder_has_its_message(case: str, workplace: Path, cap
     for name, content in files.items():
         write(workplace / name, content)
     assert expected in message_of(workplace, data, capsys)
+
+
+@pytest.mark.parametrize("split", [{"split": [0.8, 0.1, 0.1]}, {"valid": {"folder": "images"}}])
+def test_too_many_unusable_images_are_named_before_what_is_left(
+    split: dict[str, Any], workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2, 9):
+        write(workplace / "images" / "b" / f"{number}.png", png("L"))
+    for label in "ab":
+        (workplace / "images" / label / "1.png").write_bytes(png("L") if label == "a" else CUT.getvalue())
+    message = message_of(workplace, {"train": {"folder": "images"}, **split}, capsys)
+    assert "images: 8 of 9 images are unusable; expected at most the fraction data.max_unusable = 0;" in message
+    assert "has 1 (grayscale) channels" in message and "set data.max_unusable = 0.889" in message

@@ -355,7 +355,7 @@ def test_lines_before_an_invalid_one_are_translated(trained: Path, tmp_path: Pat
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert heed("evaluate", trained, "--output", trained) == 2
+    assert heed("evaluate", trained, "--output", trained) == 4
     assert "cannot be written: Is a directory" in capsys.readouterr().err
 
 

@@ -41,7 +41,7 @@ def test_a_header_is_refused_or_skipped(tmp_path: Path, capsys: pytest.CaptureFi
     assert heed("data", "check", path) == 3
     capsys.readouterr()
     assert heed("data", "check", path, "--header") == 0
-    assert "1 lines, 1 pairs kept" in capsys.readouterr().out
+    assert "1 line, 1 pair kept" in capsys.readouterr().out
 
 
 def test_a_fifo_is_checked_in_one_pass(sides: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_the_data_of_a_recipe_of_any_task_is_checked_as_in_training(
     assert heed("data", "check", recipe) == 3
     shown = capsys.readouterr()
     assert "10 lines that are not UTF-8, skipped" in shown.out and f"{file} line 61: byte 5 is not UTF-8" in shown.out
-    assert "10 of 70 lines are unusable; expected at most data.max_unusable = 0.05" in shown.err
+    assert "10 of 70 lines are unusable; expected at most the fraction data.max_unusable = 0.05" in shown.err
     assert f"iconv -f ISO-8859-1 -t UTF-8 {file} > {file}.utf8" in shown.err
     assert heed("train", recipe, "--run", "run") == 3
     assert capsys.readouterr().err.endswith(shown.err)

@@ -29,9 +29,9 @@ def explain_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> 
     return json.loads(capsys.readouterr().out)
 
 
-def error_of(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 2) -> str:
     capsys.readouterr()
-    assert heed("explain", *arguments) == 2
+    assert heed("explain", *arguments) == code
     captured = capsys.readouterr()
     assert captured.out == ""
     return captured.err
@@ -66,7 +66,7 @@ def test_html_is_written_to_the_given_file(tmp_path: Path, capsys: pytest.Captur
     assert captured.out == "" and "page.html" in captured.err
     assert "0.9995" in (tmp_path / "page.html").read_text(encoding="utf-8")
     page = tmp_path / "no" / "page.html"
-    assert f"{page} cannot be written" in error_of(capsys, "masked", "--html", page)
+    assert f"{page} cannot be written" in error_of(capsys, "masked", "--html", page, code=4)
 
 
 def test_a_run_is_explained_with_its_own_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

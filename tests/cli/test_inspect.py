@@ -316,8 +316,6 @@ REFUSED = [
     (("lens", SENTENCE, "--picture", "x.txt"), "expected a file name in .svg or .png or .pdf"),
     (("lens", SENTENCE, "--html", "x.txt"), "expected a file name in .html"),
     (("attention", SENTENCE, "--save", "x.npz"), "expected a file name in .safetensors"),
-    (("attention", SENTENCE, "--html", "/no/such/folder/x.html"), "cannot be written"),
-    (("attention", SENTENCE, "--picture", "/no/such/folder/x.svg"), "cannot be written"),
     (("attention", SENTENCE, "--kind", "across"), "kind: given 'across', expected one of: encoder, decoder, cross"),
     ((*CROSS, "--layer", "7"), "layer: given 7, expected one of: 0, 1 (the layers of kind 'cross' that have heads)"),
     ((*CROSS, "--layer", "0", "--head", "7"), "head: given 7, expected 0 to 1"),
@@ -333,6 +331,15 @@ def test_an_option_without_effect_or_an_unknown_value_is_an_error(
     assert heed("inspect", arguments[0], run, *arguments[1:]) == 2
     output = capsys.readouterr()
     assert output.out == "" and sentence in output.err and "Traceback" not in output.err
+
+
+@pytest.mark.parametrize(("option", "name"), [("--picture", "x.svg"), ("--html", "x.html"), ("--save", "x.safetensors")])
+def test_a_file_in_a_missing_folder_is_refused_before_the_work(
+    option: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "folder" / name
+    assert heed("inspect", "attention", tmp_path / "no-run", SENTENCE, option, file) == 4
+    assert f"error: {file} cannot be written: No such file or directory" in capsys.readouterr().err
 
 
 def test_a_notebook_gets_the_same_page(inspection: AttentionResult, run: Path, tmp_path: Path) -> None:

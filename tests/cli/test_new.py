@@ -32,6 +32,14 @@ def test_a_recipe_has_a_time_limit_and_comments(task: str, tmp_path: Path) -> No
     assert starter.files or starter.binary_files()
 
 
+def test_a_long_example_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "new"
+    assert heed("new", "forecasting", folder, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["commands"][1] == f"heed predict {folder}/run {folder}/input.jsonl" and "input.jsonl" in shown["files"]
+    assert (folder / "input.jsonl").read_text() == f"{find_task('forecasting').starter.input}\n"
+
+
 def test_a_folder_with_content_an_existing_file_and_an_unknown_task_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

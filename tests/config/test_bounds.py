@@ -81,10 +81,13 @@ def tags(table: Any) -> list[Any]:
 
 @pytest.mark.parametrize("task", DATA)
 def test_other_extreme_numbers_are_accepted_or_an_error(task: str) -> None:
-    assert is_accepted(DATA[task])
-    tables = {"model"} if task == "translation" else {"model", "training", "search", "tokenizer"}  # tested with the first task
-    options = [path for path in numeric_options(Run) if path[0] not in tables]
-    assert ("seed",) in options and (("training", "schedule", "learning_rate") in options) == (task == "translation")
+    """The options of its data and of the task; with the first task also those that all tasks have."""
+    config = read_run(None, DATA[task]).config
+    options = [(name, *path) for name in ("data", "task") for path in numeric_options(type(getattr(config, name)))]
+    assert options
+    if task == "translation":
+        options += [path for path in numeric_options(Run) if path[0] not in ("model", "data", "task")]
+        assert {("seed",), ("training", "schedule", "learning_rate")} <= set(options)
     for path in options:
         refused = [value for value in EXTREME if not is_accepted([*DATA[task], f"{'.'.join(path)}={value}"])]
         assert {str(2**64), "nan", "inf", "1e308", "1" * 5000} <= set(refused)

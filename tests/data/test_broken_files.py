@@ -112,9 +112,9 @@ CASES = {
     "CSV with unusable rows": Broken(
         "a.csv",
         b"label,text\nyes,fine\n,bad\n\nno,b\xe4d\n",
-        "a.csv: 3 of 4 lines are unusable; expected at most data.max_unusable = 0.05 of them; 2 lines with an empty column, "
-        "the first at a.csv line 3: column 'label' is empty; expected a label",
-        "check these lines; or set data.max_unusable = 1 to skip any number of lines",
+        "a.csv: 3 of 4 lines are unusable; expected at most the fraction data.max_unusable = 0.05; "
+        "2 lines with an empty column, the first at a.csv line 3: column 'label' is empty; expected a label",
+        "check these lines; or set data.max_unusable = 0.75 to skip them",
         NAMED + 'valid = { file = "a.csv" }\n',
     ),
     "JSONL that is no JSON": Broken(

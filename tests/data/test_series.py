@@ -53,6 +53,7 @@ def test_a_file_without_header_and_time_has_numbered_columns(tmp_path: Path) -> 
         ("2024-01-03", "2024-01-03 00:00+00:00", r"line 4, column 'date': only one of .* has a time zone"),
         ("date,a,b", "date,a,a", r"series.csv line 1 has two columns named 'a'"),
         ("date,a,b", "date,,b", r"series.csv line 1 has no name for column 2"),
+        ("date,a,b", "date;a;b", r"series.csv line 1 is separated by semicolons; expected commas: 'date;a;b'"),
         ("date,a,b", "day,a,b", r"series.csv line 1 has no column 'date'; its columns are: day, a, b"),
         (GOOD[9:], "", r"series.csv has no rows"),
         ("5,6.5", "5,caf\udce9", r"series.csv line 4: byte 17 is not UTF-8"),
@@ -104,3 +105,30 @@ def test_generated_splits_differ_and_are_the_same_every_time() -> None:
     train, again, test = read(data), read(data), read(data, "test")
     assert np.array_equal(train.table.values, again.table.values) and train.table.names == ("x", "y", "z")
     assert not np.array_equal(train.table.values, test.table.values)
+
+
+@pytest.mark.parametrize("marker", ["", "n/a", "NA", "NaN", "null", "#N/A"])
+def test_the_usual_markers_are_missing_values(marker: str, tmp_path: Path) -> None:
+    rows = "date,a\n2024-01-01,1\n2024-01-02,2\n2024-01-03,{}\n2024-01-04,4\n"
+    part = read(config_of(tmp_path, rows.format(marker), time="date"))
+    assert part.table.values[:, 0].tolist() == [1, 2, 2, 4]
+    hints = {"date": "correct it, or leave", None: 'set data.time = "date" if it is the time, or correct it'}
+    for time, hint in hints.items():
+        with pytest.raises(DataError) as error:
+            read(config_of(tmp_path, rows.format("four"), time=time))
+        assert str(error.value.hint).startswith(hint)
+
+
+def test_gaps_and_constant_columns_are_reported_and_kept(tmp_path: Path) -> None:
+    days = [f"2024-01-{day:02}" for day in range(1, 20) if day not in (5, 9, 10)]
+    table = "date,a,b\n" + "".join(f"{day},{at},7\n" for at, day in enumerate(days))
+    data = config_of(tmp_path, table, time="date")
+    source = find_split_file(data, "train")
+    assert source is not None
+    gap, constant = check_split(data, "train", source, least=4).findings
+    assert (gap.kind, gap.count, gap.action) == ("gap", 2, "kept")
+    assert [one.text for one in gap.examples] == [
+        "nothing between 2024-01-04 and 2024-01-06",
+        "nothing between 2024-01-08 and 2024-01-11",
+    ]
+    assert (constant.kind, [one.text for one in constant.examples]) == ("constant", ["column 'b'"])

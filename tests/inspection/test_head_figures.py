@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, WriteError
 from heedful.inspection.drawing.figure import Figure, Heatmap, Label, color
 from heedful.inspection.drawing.head_figures import Cell, Legend, format_importance, grids, head_figure
 from heedful.inspection.drawing.plots import save
@@ -97,7 +97,7 @@ def test_figures_that_cannot_be_written_raise_clear_errors(tmp_path: Path, monke
     figure = head_figure(CELLS, LEGEND)
     with pytest.raises(ConfigError, match="ends in one of"):
         save(figure, tmp_path / "heads.jpeg")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(WriteError, match="cannot be written"):
         save(figure, tmp_path / "nowhere" / "heads.svg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     save(figure, tmp_path / "heads.svg")

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import heedful
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, HeedfulError
 from heedful.runs.build import make_model
 from heedful.runs.config import read_run
 from heedful.runs.recipes import find_recipe
+from heedful.tasks import TASKS
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.system import System
 from heedful.text.tokenizer import TokenizerConfig
@@ -68,6 +69,14 @@ def test_a_run_of_any_task_is_loaded_in_a_precision(task: str, precision: str, t
     if precision == "bf16":
         assert CALLS[task](loaded) != CALLS[task](plain)
         assert all(weight.dtype == torch.bfloat16 for weight in loaded.model.parameters())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_object_that_is_no_input_is_one_sentence(task: str, tiny_runs: dict[str, Path]) -> None:
+    predictor: Any = heedful.load(tiny_runs[task])
+    for given in (None, [None]):
+        with pytest.raises(HeedfulError, match="expected"):
+            predictor.predict(given)
 
 
 def test_an_unknown_precision_is_an_error(tiny_runs: dict[str, Path]) -> None:

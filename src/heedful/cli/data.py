@@ -185,6 +185,7 @@ def clean(
         print_json(report.as_dict()["corpora"][0] | {"output": str(output)})
     else:
         print_text("\n".join(report.lines()))
+        print_message(f"wrote {output}")
 
 
 def scorer_of(run: Path, device: str | None) -> Scorer:

@@ -11,7 +11,8 @@ import typer
 from heedful.cli.output import Json, print_json, print_message, print_text
 from heedful.errors import ConfigError
 
-RECIPE = "recipe.toml"
+RECIPE, EXAMPLE = "recipe.toml", "input.jsonl"
+LONGEST_EXAMPLE = 400  # characters of an input in a command; a longer one is written to a file
 
 
 def new(
@@ -31,7 +32,9 @@ def new(
         raise ConfigError(f"{folder} is a file; expected a new folder", hint="choose another name")
     if list_folder(folder):
         raise ConfigError(f"{folder} is not empty; expected a new or an empty folder", hint="choose another name")
-    files = {RECIPE: starter.recipe, **starter.files}
+    example = starter.input.replace("{folder}", str(folder))
+    is_long = len(example) > LONGEST_EXAMPLE
+    files = {RECIPE: starter.recipe, **starter.files, **({EXAMPLE: f"{example}\n"} if is_long else {})}
     make_folder(folder)
     for name, content in files.items():
         replace_text(folder / name, content)
@@ -40,16 +43,17 @@ def new(
         make_folder((folder / name).parent)
         replace_bytes(folder / name, raw)
     recipe, run = quote(str(folder / RECIPE)), quote(str(folder / "run"))
-    example = starter.input.replace("{folder}", str(folder))
+    predict = f"heed predict {run} {quote(str(folder / EXAMPLE))}" if is_long else f"echo {quote(example)} | heed predict {run}"
     commands = [
         f"heed train {recipe} --run {run}",
-        f"echo {quote(example)} | heed predict {run}",
+        predict,
         f"heed evaluate {run}",
     ]
     if json:
         print_json({"folder": str(folder), "files": [*files, *binary], "commands": commands})
         return
-    listed = [*files, *dict.fromkeys(f"{Path(name).parts[0]}/" for name in binary)]
+    roots = (Path(name).parts for name in binary)
+    listed = [*files, *dict.fromkeys(parts[0] if len(parts) == 1 else f"{parts[0]}/" for parts in roots)]
     print_message(f"{folder} has {', '.join(listed)}. Replace the example data by your own, then run:")
     print_text("\n".join(commands))
 

@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from heedful.cli.process import print_message, print_text
 from heedful.evaluation.tables import table
+from heedful.storage.writing import require_folder
 
 __all__ = ["print_json", "print_message", "print_text", "table"]
 
@@ -40,6 +42,20 @@ def check_finite(value: Number) -> Number:
 
 
 COMMAND_LINE = "command line"  # the origin of overrides and search options, for messages
+
+
+def require_suffix(*suffixes: str) -> Callable[[Path | None], Path | None]:
+    """A callback of an option that takes names of output files with one of these suffixes, so that another suffix, or a missing
+    folder, is an error before any work."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is not None and path.suffix not in suffixes:
+            raise typer.BadParameter(f"given {str(path)!r}, expected a file name in {' or '.join(suffixes)}")
+        if path is not None:
+            require_folder(path)
+        return path
+
+    return check
 
 
 def print_json(result: dict[str, Any]) -> None:

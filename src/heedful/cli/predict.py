@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,13 +27,14 @@ from heedful.cli.output import (
     warn_of_unknown,
 )
 from heedful.cli.task_options import refuse_options_of_others, with_options
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError
 from heedful.tasks import TASKS, find_command, find_task
 
 if TYPE_CHECKING:
     from heedful.search import SearchConfig
     from heedful.tasks.predictor import Prediction, Predictor
 
+NUMBERED = re.compile(r"(text|example|line|question|graph|input) (\d+)")  # the beginning of an error of one input
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, for an ensemble.")]
 
@@ -84,21 +87,49 @@ def predict(
     if prompt is None and not files:
         prompt = text
     chunks: Iterable[Sequence[str]]
+    counts: list[tuple[Path, int]] = []  # of the inputs of each file; empty: they are not counted
     if prompt is not None:
         chunks = [[prompt]]
-    else:
-        lines = (line for file in paths for line in predictor.input_lines(file))
+    elif any(map(is_interactive, paths)):
         if any(map(is_terminal, paths)):
             print_message("type a sentence and press Enter; end with Ctrl-D")
-        chunks = read_available(lines, CHUNK_LINES) if any(map(is_interactive, paths)) else chunk_lines(lines)
-        chunks = predictor.join_lines(chunks)
+        lines = (line for file in paths for line in predictor.input_lines(file))
+        chunks = predictor.join_lines(read_available(lines, CHUNK_LINES))
+    else:
+        chunks = chunk_lines(count_inputs(predictor.file_inputs(paths), counts))
     picture: Path | None = getattr(own, "picture", None)
     unknown: dict[str, int] = {}  # words outside the vocabulary, and the first line of each
-    for number, prediction in enumerate(predictor.predict_chunks(chunks, config, own, unknown)):
-        print_json(prediction.to_dict()) if json else print_rows(prediction.rows())
-        if picture is not None:
-            draw(prediction, picture, is_first=number == 0)
+    with name_file(counts):
+        for number, prediction in enumerate(predictor.predict_chunks(chunks, config, own, unknown)):
+            print_json(prediction.to_dict()) if json else print_rows(prediction.rows())
+            if picture is not None:
+                draw(prediction, picture, is_first=number == 0)
     warn_of_unknown([f"{word} (line {number})" if prompt is None else word for word, number in unknown.items()])
+
+
+def count_inputs(inputs: Iterable[tuple[Path, str]], counts: list[tuple[Path, int]]) -> Iterator[str]:
+    """Yield the texts, and keep the number of those of each file."""
+    for file, text in inputs:
+        before = counts.pop()[1] if counts and counts[-1][0] == file else 0
+        counts.append((file, before + 1))
+        yield text
+
+
+@contextmanager
+def name_file(counts: Sequence[tuple[Path, int]]) -> Iterator[None]:
+    """Add the file to errors that name an input by its number alone, which counts those of all files: "text 5 has …" becomes
+    "second.csv: text 1 has …". counts: inputs of each file, in order."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        message = str(error.args[0])
+        found = NUMBERED.match(message)
+        number = int(found[2]) if found else 0
+        for file, count in counts:
+            if found and 0 < number <= count and str(file) not in message:
+                error.args = (f"{file}: {found[1]} {number}{message[found.end() :]}", *error.args[1:])
+            number -= count
+        raise
 
 
 def predictor_of(task: str, predictor: Predictor) -> Predictor:

@@ -42,6 +42,9 @@ def serve(
     cors: Annotated[list[str] | None, typer.Option(help="Origin of a web page that may use the server.")] = None,
     max_texts: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Texts of a request.")] = LIMITS.max_texts,
     max_characters: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Characters of a text.")] = LIMITS.max_characters,
+    max_data: Annotated[
+        int, typer.Option(min=1, max=MAX_COUNT, help="Characters of an image, a table, a graph or a history.")
+    ] = LIMITS.max_data,
     max_body: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Bytes of a request.")] = LIMITS.max_body,
     max_tokens: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Tokens to generate for a text.")] = LIMITS.max_tokens,
     max_queue: Annotated[int, typer.Option(min=2, max=MAX_COUNT, help="Texts that wait for a model.")] = LIMITS.max_queue,
@@ -90,6 +93,7 @@ def serve(
     limits = Limits(
         max_texts=max_texts,
         max_characters=max_characters,
+        max_data=max_data,
         max_body=max_body,
         max_tokens=max_tokens,
         max_queue=max_queue,

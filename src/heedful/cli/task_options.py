@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from heedful.cli.output import require_suffix
 from heedful.errors import ConfigError
 from heedful.tasks.commands import Option
 
@@ -29,7 +30,10 @@ def typer_options(options: type[Any], panel: str | None = None) -> dict[str, tup
         assert isinstance(option, Option), f"{options.__name__}.{field.name} is declared with an Option"
         assert field.default is not MISSING, f"{options.__name__}.{field.name} has a default"
         flag = option.flag or f"--{field.name.replace('_', '-')}"
-        declared = typer.Option(flag, help=option.help, min=option.minimum, max=option.maximum, rich_help_panel=panel)
+        check = require_suffix(*option.suffixes) if option.suffixes else None
+        declared = typer.Option(
+            flag, help=option.help, min=option.minimum, max=option.maximum, callback=check, rich_help_panel=panel
+        )
         found[field.name] = Annotated[kind, declared], field.default
     return found
 
@@ -77,9 +81,9 @@ def is_given(context: typer.Context, name: str) -> bool:
 
 def refuse_options_of_others(run: Path, task: str, classes: Mapping[str, type[Any]], given: set[str]) -> None:
     """Raise an error for options that the task of the run does not have."""
-    own = {field.name for field in fields(classes[task])} if task in classes else set()
-    owners = {name: [other for other, options in classes.items() if name in typer_options(options)] for name in given}
-    wrong = [name for name, tasks in owners.items() if tasks and name not in own]
+    owned = {other: {field.name for field in fields(options)} for other, options in classes.items()}
+    owners = {name: [other for other, names in owned.items() if name in names] for name in given}
+    wrong = [name for name, tasks in owners.items() if tasks and task not in tasks]
     if wrong:
         tasks = " or ".join(repr(other) for other in owners[wrong[0]])
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(wrong))

@@ -71,6 +71,8 @@ def _mark(spot: Spot) -> object:
 
 
 def _mark_member(spot: Spot, part: int | str, value: object) -> object:
+    if not isinstance(value, bool | Mapping | list | tuple):
+        return value  # most values: looking up their types takes milliseconds
     inner, unknown = _locate(spot, [part])
     return value if unknown else _mark(inner)
 

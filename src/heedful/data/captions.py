@@ -23,7 +23,7 @@ from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrCo
 from heedful.data.augment import AugmentConfig
 from heedful.data.fractions import Fractions, makes_part
 from heedful.data.image_files import SUFFIXES, ImageFormat
-from heedful.data.images import ImageReader, LabeledImage, TableReader, UnusableItem, read_image, split_problems
+from heedful.data.images import REPLACE_TABLE, ImageReader, LabeledImage, TableReader, UnusableItem, read_image, split_problems
 from heedful.data.rows import format_of
 from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path
 from heedful.data.splits import Counts
@@ -45,7 +45,8 @@ class CaptionTable(Config):
         problems = []
         if (self.folder is None) == (self.file is None):
             given = "neither" if self.file is None else "both"
-            problems.append(Problem("", f"given {given} of folder and file; expected one of them"))
+            fix = f"; {REPLACE_TABLE}" if self.file is not None else ""
+            problems.append(Problem("", f"given {given} of folder and file; expected one of them{fix}"))
         if self.file is not None and format_of(self.file) is None:
             problems.append(Problem("file", f"given {self.file!r}, expected a name that ends in .csv, .tsv or .jsonl"))
         refuse(problems)

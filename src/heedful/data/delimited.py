@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,5 +32,19 @@ def parse_rows(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[Row]:
             fix = f"convert it: {convert_command(name, likely_encoding(line))}" if text.kind == "utf8" else "correct that line"
             raise DataError(f"{place}: {text.text}", hint=fix)
         if text.strip():
-            delimiter = delimiter or ("\t" if "\t" in text else ",")
-            yield Row(place, [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter))])
+            is_first, delimiter = delimiter is None, delimiter or ("\t" if "\t" in text else ",")
+            cells = [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter))]
+            if is_first:
+                refuse_other_separator(cells, place)
+            yield Row(place, cells)
+
+
+def refuse_other_separator(cells: Sequence[str], place: str) -> None:
+    """Raise an error for a first line that is one cell because its cells are not separated by commas."""
+    mark = next((mark for mark in (";", "\t") if len(cells) == 1 and mark in cells[0]), None)
+    if mark is not None:
+        name = "tabs" if mark == "\t" else "semicolons"
+        raise DataError(
+            f"{place} is separated by {name}; expected commas: {cells[0]!r:.80}",
+            hint="write the file with commas between columns, and a point in decimal numbers",
+        )

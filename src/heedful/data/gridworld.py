@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
 from string import ascii_lowercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,10 @@ class GridWorld(NamedTuple):
                     found[cell] = found[row, column] + 1
                     waiting.append(cell)
         return found
+
+    def to_dict(self) -> dict[str, Any]:
+        walls = [name_of((row, column)) for row in range(SIZE) for column in range(SIZE) if (row, column) not in self.free]
+        return {"size": SIZE, "walls": walls, "goals": {name_of(cell): value for cell, value in self.goals.items()}}
 
     def text(self) -> str:
         """The grid, one line per row: # is a wall, a number the value of a goal."""

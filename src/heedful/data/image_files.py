@@ -85,16 +85,21 @@ def decode_image(raw: bytes, form: ImageFormat) -> Pixels:
             warnings.simplefilter("ignore", library.DecompressionBombWarning)  # checked below
             image = library.open(io.BytesIO(raw))
     except library.DecompressionBombError as error:
-        raise UnusableImage(f"is a decompression bomb ({error}); expected at most {MAX_PIXELS:,} pixels") from error
+        raise UnusableImage(
+            f"is a decompression bomb: its {len(raw):,} bytes have far more pixels; expected at most {MAX_PIXELS:,} pixels"
+        ) from error
     except library.UnidentifiedImageError as error:
         raise UnusableImage("is not an image in a known format; expected PNG, JPEG or another format of Pillow") from error
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
         raise UnusableImage(f"is damaged ({error}); expected a complete image file") from error
+    return fit_opened(image, form, f" in a file of {len(raw):,} bytes")
+
+
+def fit_opened(image: Any, form: ImageFormat, origin: str = "") -> Pixels:
+    """An image of Pillow that may not be decoded yet, in this format; origin: for messages."""
     if math.prod(image.size) > MAX_PIXELS:
         width, height = image.size
-        raise UnusableImage(
-            f"has {width} x {height} pixels in a file of {len(raw):,} bytes; expected at most {MAX_PIXELS:,} pixels"
-        )
+        raise UnusableImage(f"has {width} x {height} pixels{origin}; expected at most {MAX_PIXELS:,} pixels")
     try:
         frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)  # MPO: a photograph with previews
         image.load()

@@ -14,7 +14,7 @@ from heedful.data.fractions import Fractions, SplitPart
 from heedful.data.image_files import ImageFormat
 from heedful.data.image_store import ImageStore, open_images
 from heedful.data.images import ImageReader, UnusableItem, rows_of_part
-from heedful.data.report import Example, Finding
+from heedful.data.report import CorpusCheck, Example, Finding
 from heedful.data.splits import SPLITS, Counts
 from heedful.data.unusable import EXAMPLES
 from heedful.errors import DataError
@@ -31,6 +31,8 @@ class SplitOptions(Protocol):
     def train(self) -> object | None: ...
     @property
     def split(self) -> Fractions | None: ...
+    @property
+    def max_unusable(self) -> float: ...
     def makes(self, split: str) -> bool: ...
 
 
@@ -71,11 +73,30 @@ class ImageSplitFiles:
             return np.arange(len(store.labels))
         rows = rows_of_part(store.pixels, SplitPart(split, self.data.split))
         if not len(rows):
+            self.refuse_unusable(store)
             raise DataError(
                 SplitPart(split, self.data.split).empty(self.title(split), "image"),
                 hint="use a larger fraction, or more images",
             )
         return rows
+
+    def refuse_unusable(self, store: ImageStore) -> None:
+        """Raise an error if more of the training images are unusable than `data.max_unusable` allows: the cause where too few
+        are left."""
+        kept = len(store.labels)
+        check = CorpusCheck(
+            split="train",
+            title=self.title("train"),
+            total=kept + len(store.unusable),
+            kept=kept,
+            findings=findings_of(store.unusable),
+            dropped=np.zeros(0, np.int64),
+            unit="images",
+            items="images",
+        )
+        refusal = check.training_error(self.data.max_unusable) if store.unusable else None
+        if refusal is not None:
+            raise refusal
 
     def unusable(self, store: ImageStore, split: str) -> list[UnusableItem]:
         """The unusable images to report for a split: those of files that are split are reported once."""

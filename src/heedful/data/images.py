@@ -48,6 +48,9 @@ from heedful.storage.reading import read_bytes, reason_of
 IDX_NAMES = {"train": "train", "test": "t10k"}  # of the files of MNIST and Fashion-MNIST, by split
 
 
+REPLACE_TABLE = """one of them may come from the recipe: replace the whole table, such as data.train='{file="paths.csv"}'"""
+
+
 class ImageTable(Config):
     """A folder of images, a file of paths, or a pair of IDX files."""
 
@@ -66,7 +69,8 @@ class ImageTable(Config):
         given = [name for name in ("folder", "file", "images") if getattr(self, name) is not None]
         if len(given) != 1:
             names = " and ".join(given) or "none of them"
-            problems.append(Problem("", f"given {names}; expected one of folder, file or images"))
+            fix = f"; {REPLACE_TABLE}" if given else ""
+            problems.append(Problem("", f"given {names}; expected one of folder, file or images{fix}"))
         if (self.images is None) != (self.labels is None):
             problems.append(Problem("", "given one of images and labels; expected both IDX files"))
         if self.file is not None and format_of(self.file) is None:

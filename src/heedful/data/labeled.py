@@ -269,7 +269,7 @@ def check_examples(
         findings, skipped = (), 0
     if file.part is not None and not lines:
         raise DataError(
-            SplitPart(file.part, data.split or (1.0, 0.0, 0.0)).empty(str(file.path), "example"),
+            SplitPart(file.part, data.split or (1.0, 0.0, 0.0)).empty(str(file.path), "example") + unusable.note(),
             hint="use a larger fraction, or more examples",
         )
     counts = Counter(label for _, example in lines for label in example.labels)

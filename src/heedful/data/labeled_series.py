@@ -24,15 +24,17 @@ import numpy as np
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount, refuse, unused
+from heedful.data.delimited import refuse_other_separator
 from heedful.data.fractions import PARTS
 from heedful.data.gaits import COLUMNS, Frames, SeriesClassToy, make_gaits
-from heedful.data.report import CorpusCheck
+from heedful.data.report import CorpusCheck, allowing
 from heedful.data.series import is_missing, parse_value
 from heedful.data.sources import find_path
 from heedful.data.splits import Counts
 from heedful.data.toys import ToySplit
 from heedful.data.unusable import LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
+from heedful.evaluation.tables import counted
 from heedful.storage.reading import read_lines
 
 
@@ -175,6 +177,7 @@ def split_cells(line: bytes, number: int, place: str) -> list[str]:
 
 
 def named_columns(data: LabeledSeriesConfig, cells: Sequence[str], place: str) -> list[str]:
+    refuse_other_separator(cells, place)
     for at, one in enumerate(cells):
         if not one or one in cells[:at]:
             what = f"has two columns named {one!r:.40}" if one else f"has no name for column {at + 1}"
@@ -207,12 +210,13 @@ def check_split(data: LabeledSeriesConfig, split: str, path: Path | ToySplit) ->
     """Read a split once and report the number of series of each label."""
     found = read_split(data, path)
     counts, steps = Counter(one.label for one in found.series), sum(len(one.frames) for one in found.series)
-    if found.unusable.total / steps > data.max_unusable:
+    share = found.unusable.total / steps
+    if share > data.max_unusable:
         place, text = found.unusable.examples["blank"][0]
         raise DataError(
             f"{place}: {text}; {found.unusable.total:,} of {steps:,} rows have missing numbers, expected at most "
-            f"data.max_unusable = {data.max_unusable:g} of them",
-            hint="fill in the numbers, or set data.max_unusable = 1 to repeat those of the step before",
+            f"the fraction data.max_unusable = {data.max_unusable:g}",
+            hint=f"fill in the numbers, or set data.max_unusable = {allowing(share)} to repeat those of the step before",
         )
     return CorpusCheck(
         split=split,
@@ -223,5 +227,6 @@ def check_split(data: LabeledSeriesConfig, split: str, path: Path | ToySplit) ->
         dropped=np.zeros(0, np.int64),
         unit="series",
         items="series",
-        remark=f"{len(found.columns)} variables; {', '.join(f'{label}: {count:,}' for label, count in counts.items())}",
+        remark=f"{counted(len(found.columns), 'variables')}; "
+        f"{', '.join(f'{label}: {count:,}' for label, count in counts.items())}",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import DataError
+from heedful.evaluation.tables import inflect
 
 if TYPE_CHECKING:  # configs load without numpy
     import numpy as np
@@ -30,6 +32,8 @@ NAMES: dict[str, tuple[str, str]] = {
     "near": ("near-duplicate", "near-duplicates"),
     "score": ("line below the minimum score", "lines below the minimum score"),
     "image": ("unusable image", "unusable images"),
+    "gap": ("gap in the time", "gaps in the time"),
+    "constant": ("column with the same value in all rows", "columns with the same value in all rows"),
     "leak": ("source that is also in valid or test", "sources that are also in valid or test"),
 }
 
@@ -49,6 +53,11 @@ class Finding:
     @property
     def what(self) -> str:
         return NAMES[self.kind][self.count != 1]
+
+
+def allowing(share: float) -> str:
+    """A value of data.max_unusable that allows this share: rounded up to a thousandth."""
+    return f"{math.ceil(1000 * share) / 1000:g}"
 
 
 @dataclass(frozen=True)
@@ -89,14 +98,14 @@ class CorpusCheck:
             advice = f"check these {self.items}"
         if not self.kept:
             return DataError(
-                f"{self.title} has {self.total:,} {self.items}, but no usable {self.unit.removesuffix('s')}; "
+                f"{self.title} has {self.total:,} {self.items}, but no usable {inflect(self.unit, 1)}; "
                 f"{worst.count:,} {worst.what}, the first at {example}",
                 hint=advice,
             )
         return DataError(
             f"{self.title}: {skipped:,} of {self.total:,} {self.items} are unusable; expected at most "
-            f"data.max_unusable = {max_unusable:g} of them; {worst.count:,} {worst.what}, the first at {example}",
-            hint=f"{advice}; or set data.max_unusable = 1 to skip any number of {self.items}",
+            f"the fraction data.max_unusable = {max_unusable:g}; {worst.count:,} {worst.what}, the first at {example}",
+            hint=f"{advice}; or set data.max_unusable = {allowing(self.unusable)} to skip them",
         )
 
 
@@ -124,7 +133,11 @@ class CheckReport:
         texts: list[str] = []
         width = max((len(f"{corpus.total:,}") for corpus in self.corpora), default=0)
         for corpus in self.corpora:
-            counts = f"{corpus.total:>{width},} {corpus.items}, {corpus.kept:>{width},} {corpus.unit} kept"
+            total, kept = (
+                f"{number:>{width},} {inflect(noun, number)}"
+                for number, noun in ((corpus.total, corpus.items), (corpus.kept, corpus.unit))
+            )
+            counts = f"{total}, {kept} kept"
             texts.append(f"{corpus.split:<5}  {counts}  {corpus.title}{corpus.remark and f' ({corpus.remark})'}")
             for finding in corpus.findings:
                 texts.append(f"       {finding.count:,} {finding.what}, {finding.action}")

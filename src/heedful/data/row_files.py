@@ -187,7 +187,7 @@ def summarize_scan(
     reported = file.part in (None, "train")
     if file.part is not None and not examples:
         raise DataError(
-            SplitPart(file.part, data.split or (1.0, 0.0, 0.0)).empty(str(file.path), unit.removesuffix("s")),
+            SplitPart(file.part, data.split or (1.0, 0.0, 0.0)).empty(str(file.path), unit.removesuffix("s")) + unusable.note(),
             hint=f"use a larger fraction, or more {unit}",
         )
     return CorpusCheck(

@@ -15,10 +15,12 @@ before, and is reported.
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,18 +29,21 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, ZeroOrSmallCount, refuse, unused
+from heedful.data.delimited import refuse_other_separator
 from heedful.data.fractions import PARTS, Fractions, fraction_problems
-from heedful.data.report import CorpusCheck
+from heedful.data.report import CorpusCheck, Example, Finding, allowing
 from heedful.data.series_toys import SERIES, SeriesToy
 from heedful.data.sources import find_path
 from heedful.data.splits import Counts
 from heedful.data.toys import ToySplit
-from heedful.data.unusable import LineProblem, Share, UnusableLines, usable_text
+from heedful.data.unusable import EXAMPLES, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
+from heedful.evaluation.tables import counted
 from heedful.storage.reading import read_lines
 
 Values = NDArray[np.float32]  # (rows, variables)
 MAX_VALUE = 1e30  # squares of larger numbers overflow in single precision
+MISSING = ("", "nan", "na", "n/a", "#n/a", "null", "none")  # a cell without a value, in lower case
 Rows = tuple[Count, Count, Count]
 
 
@@ -183,6 +188,17 @@ def toy_table(toy: ToySplit) -> SeriesTable:
     return SeriesTable(names, draw(toy.size, generator).astype(np.float32))
 
 
+def table_text(names: Sequence[str], values: Values, time: str | None = None, times: Sequence[str] = ()) -> str:
+    """A comma-separated table; time: name of the column of the times."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names if time is None else [time, *names])
+    for at, row in enumerate(values):
+        numbers = [str(number) for number in row]  # as many digits as single precision has
+        writer.writerow(numbers if time is None else [times[at], *numbers])
+    return out.getvalue()
+
+
 def read_table(data: SeriesConfig, path: Path, unusable: UnusableLines) -> SeriesTable:
     """Read a file; a row with unusable cells has the values of the row before it."""
     return parse_table(data, enumerate(map(bytes, read_lines(path)), start=1), str(path), unusable)
@@ -222,7 +238,13 @@ def parse_table(data: SeriesConfig, lines: Iterable[tuple[int, bytes]], name: st
             raise DataError(f"{place}, column {missing[0]!r}: the value is missing; expected a number in the first row")
         before_it = rows[-1] if rows else []
         cells_of = enumerate(named.items())
-        rows.append([before_it[at] if is_missing(cell) else parse_value(cell, one, place) for at, (one, cell) in cells_of])
+        has_no_time = data.time is None
+        rows.append(
+            [
+                before_it[at] if is_missing(cell) else parse_value(cell, one, place, may_be_time=has_no_time)
+                for at, (one, cell) in cells_of
+            ]
+        )
     names = tuple(column for column in columns if column != data.time)
     if not rows:
         raise DataError(f"{name} has no rows; expected a line for each time step")
@@ -231,6 +253,7 @@ def parse_table(data: SeriesConfig, lines: Iterable[tuple[int, bytes]], name: st
 
 def column_names(data: SeriesConfig, cells: Sequence[str], place: str) -> tuple[str, ...]:
     """The names of the columns, from the first line."""
+    refuse_other_separator(cells, place)
     names = tuple(cells) if data.header else tuple(str(at + 1) for at in range(len(cells)))
     for at, one in enumerate(names):
         if not one or one in names[:at]:
@@ -248,14 +271,16 @@ def column_names(data: SeriesConfig, cells: Sequence[str], place: str) -> tuple[
 
 
 def is_missing(cell: str) -> bool:
-    return not cell or cell.lower() in ("nan", "na", "null", "none")
+    return cell.lower() in MISSING
 
 
-def parse_value(cell: str, column: str, place: str) -> float:
+def parse_value(cell: str, column: str, place: str, *, may_be_time: bool = False) -> float:
+    """may_be_time: whether the table has no column of the time, which this column may be."""
     try:
         value = float(cell)
     except ValueError:
-        hint = f'set data.time = "{column}" if it is the time'
+        hint = "correct it, or leave the cell empty if the value is missing"
+        hint = f'set data.time = "{column}" if it is the time, or {hint}' if may_be_time else hint
         raise DataError(f"{place}, column {column!r}: {cell!r:.40} is not a number; expected a number", hint=hint) from None
     if not math.isfinite(value) or abs(value) > MAX_VALUE:
         raise DataError(f"{place}, column {column!r}: {cell!r:.40} is out of range; expected a number within ±{MAX_VALUE:g}")
@@ -302,6 +327,24 @@ def join_tables(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         yield ["\n".join(waiting)]
 
 
+def remarkable(part: SeriesPart, name: str) -> Iterator[Finding]:
+    """Gaps in the time and constant columns of the rows of a part, which training accepts. A gap is longer than one and a half
+    times the median step; name: of the file."""
+    times, values = part.table.times[part.first :], part.table.values[part.first :]
+    moments = [datetime.fromisoformat(time) for time in times]
+    steps = [(after - before).total_seconds() for before, after in pairwise(moments)]
+    longest = 1.5 * float(np.median(steps)) if steps else 0.0
+    gaps = [at for at, step in enumerate(steps) if step > longest]
+    if gaps:
+        shown = tuple(Example(name, f"nothing between {times[at]} and {times[at + 1]}") for at in gaps[:EXAMPLES])
+        yield Finding("gap", len(gaps), "kept", shown)
+    if part.first or not len(values):  # constant columns are reported once for a file
+        return
+    constant = [column for column, low, high in zip(part.table.names, values.min(0), values.max(0), strict=True) if low == high]
+    if constant:
+        yield Finding("constant", len(constant), "kept", tuple(Example(name, f"column {one!r}") for one in constant[:EXAMPLES]))
+
+
 def check_split(data: SeriesConfig, split: str, source: SeriesSource, least: int) -> CorpusCheck:
     """Read a split once and report its rows; least: rows that a window needs, those it looks back at included."""
     part, unusable = read_split(data, source)
@@ -316,8 +359,8 @@ def check_split(data: SeriesConfig, split: str, source: SeriesSource, least: int
         place, text = unusable.examples["blank"][0]
         raise DataError(
             f"{place}: {text}; {unusable.total:,} of {available:,} rows have missing values, expected at most "
-            f"data.max_unusable = {data.max_unusable:g} of them",
-            hint="fill in the values, or set data.max_unusable = 1 to repeat those of the row before",
+            f"the fraction data.max_unusable = {data.max_unusable:g}",
+            hint=f"fill in the values, or set data.max_unusable = {allowing(share)} to repeat those of the row before",
         )
     span = f", {part.table.times[part.first]} to {part.table.times[-1]}" if part.table.times else ""
     return CorpusCheck(
@@ -325,8 +368,11 @@ def check_split(data: SeriesConfig, split: str, source: SeriesSource, least: int
         title=str(source.path),
         total=rows,
         kept=rows,
-        findings=tuple(replace(finding, action="filled") for finding in unusable.findings()) if source.reports else (),
+        findings=(
+            *(replace(finding, action="filled") for finding in unusable.findings() if source.reports),
+            *remarkable(part, str(source.path)),
+        ),
         dropped=np.zeros(0, np.int64),
         unit="rows",
-        remark=f"{len(part.table.names)} variables{span}",
+        remark=f"{counted(len(part.table.names), 'variables')}{span}",
     )

@@ -335,7 +335,7 @@ def check_sentences(data: TaggedConfig, split: str, source: TaggedSource, check:
     check(path, sentences)
     if part is not None and not sentences:
         raise DataError(
-            SplitPart(part, data.split or (1.0, 0.0, 0.0)).empty(str(path), "sentence"),
+            SplitPart(part, data.split or (1.0, 0.0, 0.0)).empty(str(path), "sentence") + unusable.note(),
             hint="use a larger fraction, or more sentences",
         )
     if part is not None:

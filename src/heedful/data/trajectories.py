@@ -29,7 +29,7 @@ from heedful.config.base import Config, Count, Problem, Seed, Size, ZeroOrSmallC
 from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.gridworld import GridWorld, draw_episodes, make_world, name_of
 from heedful.data.hash_split import part_of
-from heedful.data.report import CorpusCheck
+from heedful.data.report import CorpusCheck, allowing
 from heedful.data.row_files import RowTable
 from heedful.data.rows import READERS, shorten_json
 from heedful.data.sources import ColumnName, find_path
@@ -204,8 +204,9 @@ def read_episodes(data: TrajectoriesConfig, source: TrajectorySource) -> Scanned
     if scan.left_out > data.max_unusable * scan.total:
         place, text = next(iter(scan.unusable.examples.values()))[0]
         given = f"; {scan.left_out:,} of {scan.total:,} episodes have such rows" if scan.left_out > 1 else ""
-        allowed = f", expected at most data.max_unusable = {data.max_unusable:g} of them" if given and data.max_unusable else ""
-        hint = "correct the row, or set data.max_unusable = 1 to leave such episodes out"
+        most = f", expected at most the fraction data.max_unusable = {data.max_unusable:g}"
+        allowed = most if given and data.max_unusable else ""
+        hint = f"correct the row, or set data.max_unusable = {allowing(scan.left_out / scan.total)} to leave such episodes out"
         raise DataError(f"{place}: {text}{given}{allowed}", hint=hint)
     if not scan.episodes:
         raise DataError(f"{source.path} has no usable episode; expected at least one")
@@ -214,7 +215,9 @@ def read_episodes(data: TrajectoriesConfig, source: TrajectorySource) -> Scanned
     part = SplitPart(source.part, data.split)
     chosen = [one for one in scan.episodes if part_of(one.name, part.fractions) == part.name]
     if not chosen:
-        raise DataError(part.empty(str(source.path), "episode"), hint="use a larger fraction, or more episodes")
+        raise DataError(
+            part.empty(str(source.path), "episode") + scan.unusable.note(), hint="use a larger fraction, or more episodes"
+        )
     return scan._replace(episodes=chosen)
 
 

@@ -77,6 +77,13 @@ class UnusableLines:
     def total(self) -> int:
         return sum(self.counts.values())
 
+    def note(self) -> str:
+        """What an error of a file without usable content adds: how many lines are unusable, and the first; empty: none is."""
+        if not self.counts:
+            return ""
+        place, text = next(iter(self.examples.values()))[0]
+        return f"; {self.total:,} of its lines {'is' if self.total == 1 else 'are'} unusable, such as {place}: {text}"
+
     def findings(self) -> tuple[Finding, ...]:
         return tuple(Finding(kind, count, "skipped", tuple(self.examples[kind])) for kind, count in self.counts.items())
 

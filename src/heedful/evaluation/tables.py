@@ -9,6 +9,16 @@ from itertools import zip_longest
 WIDTH, MIN_COLUMN = 80, 16  # columns of text output; a column of a table is not wrapped to less than this
 
 
+def inflect(plural: str, count: float) -> str:
+    """A noun after a number: pair after 1, pairs after others."""
+    return plural if count != 1 else {"batches": "batch", "series": "series"}.get(plural, plural.removesuffix("s"))
+
+
+def counted(count: float, plural: str) -> str:
+    """A number with its noun: 1 pair, 1,200 pairs."""
+    return f"{count:,} {inflect(plural, count)}"
+
+
 def table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> str:
     """Format rows as aligned columns; the first row is the header. Cells are wrapped to keep the table within `width`."""
     widths = fit_columns(rows, width)

@@ -21,6 +21,7 @@ class Option(NamedTuple):
     flag: str | None = None  # default: the name of the field, --with-dashes
     minimum: int | None = None
     maximum: int | None = None
+    suffixes: tuple[str, ...] = ()  # of a file that is written
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
-"""Images as inputs of a predictor: the path of a file, a data URI, or an array of bytes."""
+"""Images as inputs of a predictor: the path of a file, a data URI, an array of bytes, or an image of Pillow."""
 
 from __future__ import annotations
 
+import base64
+import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +20,7 @@ from heedful.data.image_files import (
     decode_image,
     encode_data_uri,
     fit_array,
+    fit_opened,
     is_data_uri,
 )
 from heedful.data.input_lines import read_texts, refuse_too_long
@@ -25,13 +29,23 @@ from heedful.errors import DataError
 from heedful.storage.reading import read_bytes, unreadable
 from heedful.tasks.encoded_example import Tokens
 
-Image = Any  # the path of a file, a data URI, or an array of bytes, (height, width) or (height, width, channels)
+Image = Any  # a path, a data URI, an array of bytes, (height, width) or (height, width, channels), or an image of Pillow
 SHOWN = 60  # characters of a data URI in messages and results
 
 
 class NamedImage(NamedTuple):
     name: str  # its path; a data URI is shortened
     pixels: Pixels  # (height, width, channels)
+
+
+def is_image(given: Any) -> bool:
+    """Whether a Python object is one image, not several."""
+    return isinstance(given, str | Path) or hasattr(given, "__array__") or is_pillow_image(given)
+
+
+def is_pillow_image(given: Any) -> bool:
+    library = sys.modules.get("PIL.Image")  # loaded, if the object is one of its images
+    return library is not None and isinstance(given, library.Image)
 
 
 def read_input(image: Image, place: str, form: ImageFormat, *, reads_paths: bool) -> NamedImage:
@@ -41,7 +55,7 @@ def read_input(image: Image, place: str, form: ImageFormat, *, reads_paths: bool
     name = shorten(str(image)) if isinstance(image, str | Path) else f"{type(image).__name__}"
     try:
         if not isinstance(image, str | Path):
-            return NamedImage(name, fit_array(image, form))
+            return NamedImage(name, fit_opened(image, form) if is_pillow_image(image) else fit_array(image, form))
         if is_data_uri(str(image)):
             return NamedImage(name, decode_image(data_uri_bytes(str(image)), form))
         if not reads_paths:
@@ -66,14 +80,25 @@ def image_lines(file: Path) -> Iterator[str]:
 
 
 def input_of(image: Image, number: int) -> str:
-    """An image of a Python object in one line: its absolute path, or an array as a data URI; number: of the example."""
+    """An image of a Python object in one line: its absolute path, or its pixels as a data URI; number: of the example."""
     if isinstance(image, str | Path):
         return str(image) if is_data_uri(str(image)) else str(Path(image).expanduser().absolute())
+    if is_pillow_image(image):
+        return pillow_data_uri(image, f"example {number}")
     values = np.asarray(image)
     if values.dtype != np.uint8 or values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3)):
         given = f"an array of type {values.dtype} and shape {values.shape}"
         raise DataError(f"example {number} has {given}; expected uint8, (height, width) or (height, width, 1 or 3)")
     return encode_data_uri(values.reshape(*values.shape[:2], -1))
+
+
+def pillow_data_uri(image: Any, place: str) -> str:
+    file = io.BytesIO()
+    try:
+        image.save(file, "PNG")
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DataError(f"{place} is an image of Pillow that cannot be written as PNG: {error}") from error
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def name_patches(name: str, model: Any) -> Tokens:

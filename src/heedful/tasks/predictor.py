@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
 from heedful.config.read import read_settings
 from heedful.config.toml import write_value
 from heedful.data.conllu import Arc
-from heedful.data.input_lines import MAX_CHARACTERS, read_texts
+from heedful.data.input_lines import MAX_CHARACTERS, chunk_lines, read_texts
 from heedful.data.samples import Sample
 from heedful.data.sources import find_path
 from heedful.data.splits import SPLITS
@@ -97,8 +97,16 @@ class Figures(NamedTuple):
 
 MAX_CONFIGS = 64  # search options that a predictor keeps
 LOSS_TOKENS = 2**12  # tokens in a batch of `training_losses`
+Value = TypeVar("Value")
 Loader = Callable[[Path], "Predictor"]  # run folder -> predictor
 Searcher = Callable[["Predictor"], SearchConfig]
+
+
+class ExampleInput(NamedTuple):
+    """An input from the run's data."""
+
+    text: str  # as a line of `heed predict`; a table has several lines
+    expected: str | None  # the label, the caption or the action of the data; None: not known
 
 
 class Predictor:
@@ -113,6 +121,7 @@ class Predictor:
     has_source: ClassVar[bool] = False  # whether its model encodes a source
     decodes: ClassVar[bool] = False  # whether its outputs are searched for token by token, and it has jobs
     predicts_input: ClassVar[bool] = False  # whether its outputs are the tokens of the input itself, as of a language model
+    reads_text: ClassVar[bool] = True  # whether its inputs are texts; else they are images, tables, graphs or histories
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
@@ -150,9 +159,24 @@ class Predictor:
         """The output for one text, or for each of several: a translation, a continued text, a label.
 
         options: those of `SearchConfig`, by name, and those of the task."""
-        texts = [inputs] if isinstance(inputs, str) else list(inputs)
-        outputs = [prediction.text for prediction in self.predictions(texts, **options)]
-        return outputs[0] if isinstance(inputs, str) else outputs
+        found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
+        return found
+
+    def is_one(self, inputs: Any) -> bool:
+        """Whether a Python object is one input, not a collection of several."""
+        return isinstance(inputs, str)
+
+    def apply(self, inputs: Any, read: Callable[[Any], Value], **options: Any) -> Any:
+        """`read` of the prediction for one input, or of that for each of several: one value, or a list."""
+        is_one = self.is_one(inputs)
+        if not is_one and not isinstance(inputs, Iterable):
+            raise DataError(f"given {inputs!r:.60}; expected one input, or a list of inputs")
+        several = [inputs] if is_one else list(inputs)
+        for number, given in enumerate(several, start=1):
+            if not self.is_one(given) and not isinstance(given, Iterable):
+                raise DataError(f"input {number} is {given!r:.60}; expected one as the task has them, such as a text")
+        outputs = [read(prediction) for prediction in self.predictions(several, **options)]
+        return outputs[0] if is_one else outputs
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Prediction]:
         """Yield the outputs one by one, with scores; options as in `predict`."""
@@ -189,6 +213,12 @@ class Predictor:
         """The inputs of a file of `heed predict`; "-" is standard input."""
         return read_texts(file, may_be_empty=True)
 
+    def file_inputs(self, files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+        """Every input of some files, in order, with its file. The last input of a file ends with it."""
+        for file in files:
+            for chunk in self.join_lines(chunk_lines(self.input_lines(file))):
+                yield from ((file, text) for text in chunk)
+
     def check_inputs(self, files: Sequence[Path], options: Any) -> None:
         """Raise an error for options of the task's command that do not fit the input files, before any work."""
 
@@ -212,6 +242,10 @@ class Predictor:
     def sample_texts(self, split: str) -> Iterator[Sample]:
         """The sentences of a split of the run's data, with what is known of them; none if the run has no such split."""
         raise self.no_analysis()
+
+    def example_inputs(self, split: str) -> Iterator[ExampleInput]:
+        """Example inputs from a split of the run's data, for models whose inputs are not text; none without this split."""
+        return iter(())
 
     def read_samples(self, path: Path) -> Iterator[Sample]:
         """The sentences of a file in the format of the task."""

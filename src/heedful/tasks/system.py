@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from heedful.nn.model import SequenceModel
 from heedful.search import Engines
 from heedful.tasks.batches import collate
 from heedful.text.tokenizer import Tokenizer
+from heedful.training.ranks import Ranks
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class System:
     max_length: int = 256  # maximum tokens of a source
     engines: Engines = field(default_factory=dict, compare=False, repr=False)  # search engines with captured CUDA graphs
     checkpoint: Path | None = None  # that the weights were loaded from; None: the model is being trained
+    ranks: Ranks = field(default=Ranks(), compare=False, repr=False)  # the processes of the run that validate together
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -43,6 +48,18 @@ class System:
     def scored_tokens(self) -> int:
         """Tokens to score at a time: logits over the vocabulary take far more memory than decoder states."""
         return min(self.batch_tokens, 2**14)
+
+    def map_batches(
+        self, function: Callable[[list[int]], Iterable[Result]], lengths: Sequence[int], budget: int
+    ) -> list[Result]:
+        """The results for items of these lengths, in their order. function: of the indices of a batch, the longest first, to a
+        result for each; a batch has as many items as fit into `budget` tokens. The batches are spread over the ranks."""
+        order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
+        batches = list(batches_of(order, lambda i: lengths[i], budget))
+        found: dict[int, Result] = {}
+        for chosen, results in zip(batches, self.ranks.map(lambda batch: list(function(batch)), batches), strict=True):
+            found.update(zip(chosen, results, strict=True))
+        return [found[i] for i in range(len(lengths))]
 
     def nonfinite_error(self, place: str) -> HeedfulError:
         """The error for scores that are NaN or infinite; place: the line, token or example."""

@@ -20,13 +20,13 @@ def test_a_string_is_an_example_of_one_text(tiny_runs: dict[str, Path]) -> None:
     )
     assert plain == tuple_ != other
     assert sum(plain.values()) == pytest.approx(1.0)
+    assert classifier.predict_proba("the cat sees") == plain
     assert classifier.predict(["the cat sees"]) == [max(plain, key=lambda label: plain[label])]
 
 
 @pytest.mark.parametrize(
     ("texts", "sentence"),
     [
-        ("a great film", "one text was given, 'a great film'; expected a list of examples"),
         ([("a", "b")], "example 1 is ('a', 'b'); expected a text"),
         (["a", ()], "example 2 is (); expected a text"),
         (["a", (1,)], "example 2 is (1,); expected a text"),

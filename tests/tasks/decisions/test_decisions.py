@@ -20,7 +20,7 @@ from heedful.runs.config import read_run
 from heedful.tasks.decisions.config import DecisionsConfig
 from heedful.tasks.decisions.data import DecisionData, EncodedEpisodes, TrajectoryBatch
 from heedful.tasks.decisions.model import PADDING, DecisionModel, action_losses
-from heedful.tasks.decisions.rollout import roll_out
+from heedful.tasks.decisions.rollout import Reached, RolloutReport, roll_out
 
 ROWS, TIME, FEATURES, ACTIONS = 3, 5, 4, 3
 
@@ -296,3 +296,12 @@ def test_a_model_of_vectors_computes_the_same_by_steps(position: Any) -> None:
     assert model.embeddings() == {} and sum(one.numel() for one in model.position.parameters()) == (1024 * 16) * (
         position == "learned"
     )
+
+
+def test_equal_returns_are_no_ranking() -> None:
+    def facts(*means: float) -> str:
+        rows = [Reached(float(at), [mean - 0.5, mean + 0.5] * 8) for at, mean in enumerate(means)]
+        return RolloutReport(rows, 7.0, 1.0, 8.0).facts()
+
+    assert "rank correlation of desired and reached 0.894, but the reached returns" in facts(1.0, 1.0, 1.1, 1.1)
+    assert facts(1.0, 2.0, 3.0).endswith("rank correlation of desired and reached 1.000")

@@ -26,7 +26,7 @@ def test_the_loss_is_the_softmax_over_the_allowed_candidates() -> None:
     candidates = functional.normalize(torch.randn(3, 2, 5), dim=-1)
     allowed = torch.rand(3, 3, 2) < 0.6
     allowed[:, :, 0] |= torch.eye(3, dtype=torch.bool)
-    losses = contrastive_losses(anchors, candidates, allowed, 0.1)
+    losses = contrastive_losses(anchors, candidates, allowed, torch.arange(3), 0.1)
     for row in range(3):
         scores = {
             (other, at): math.exp(float(anchors[row] @ candidates[other, at]) / 0.1)

@@ -14,7 +14,7 @@ from workshop import heed
 
 import heedful
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.drawing.figure import Area, Label
+from heedful.inspection.drawing.figure import Area, Figure, Label, text_width
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.config import read_run
 from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
@@ -320,10 +320,8 @@ OPTIMUM = 3.0  # the squared error of one step of three coordinates with varianc
 def squared_errors(forecaster: heedful.Forecaster) -> torch.Tensor:
     """The squared distance of each forecast of the test data, in the units of the data: (windows,)."""
     series, model = forecaster.split("test"), forecaster.forecaster
-    rows = []
-    for forecast, target in window_forecasts(model, forecaster.system, series):
-        rows.append((model.restore(forecast)[..., 0] - model.restore(target[..., None])[..., 0]).square().sum((1, 2)))
-    return torch.cat(rows)
+    forecast, target = window_forecasts(model, forecaster.system, series, range(len(series)))
+    return (model.restore(forecast)[..., 0] - model.restore(target[..., None])[..., 0]).square().sum((1, 2))
 
 
 def test_brownian_motion_is_forecast_as_well_as_possible_and_no_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,11 +407,46 @@ def test_a_picture_is_written_beside_the_table(
     assert "--picture: given a second table, expected one" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [("forecast", "{run}", "x.csv"), ("inspect", "cost", "{run}")])
+@pytest.mark.parametrize(("name", "code"), [("folder/curve.png", 4), ("curve.json", 2)])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
+    command: tuple[str, ...], name: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert heed(*(part.format(run=tmp_path / "no-run") for part in command), "--picture", tmp_path / name) == code
+    shown = capsys.readouterr().err
+    assert ("cannot be written" if code == 4 else ".svg or .png or .pdf") in " ".join(shown.split()) and "no-run" not in shown
+
+
+def test_every_file_is_a_table(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for file in files:
+        file.write_text(SERIES)
+    capsys.readouterr()
+    assert heed("forecast", run, *files) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 2 * 3 and rows[:3] == rows[3:]
+
+
+def test_an_input_that_is_too_short_is_named_by_its_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "short.csv").write_text("\n".join(SERIES.splitlines()[:3]))
+    (tmp_path / "long.csv").write_text(f"{SERIES}\n{SERIES}")
+    for given in (["short.csv"], ["long.csv", "short.csv", "long.csv"]):
+        assert heed("forecast", run, *(tmp_path / name for name in given)) == 3
+        assert f"error: {tmp_path}/short.csv: text 1 has 2 rows; expected" in capsys.readouterr().err
+
+
+def legend_of(figure: Figure) -> list[Label]:
+    """The labels above the first panel, but the title."""
+    labels = [mark for mark in figure.marks if isinstance(mark, Label)]
+    return labels[1 : next(at for at, mark in enumerate(labels) if mark.text == "load")]
+
+
 def test_a_figure_has_a_panel_for_each_variable_and_a_band_for_each_pair_of_quantiles(run: Path) -> None:
     result = heedful.inspection.forecast(heedful.load(run), SERIES, holdout=True)
     figure = result.figure()
     areas = [mark for mark in figure.marks if isinstance(mark, Area)]
     assert len(areas) == 2 + 1  # one for each variable, and the legend
+    assert all(mark.x + 0.85 * text_width(mark.text, mark.size) < figure.width for mark in legend_of(figure))
     assert [mark.text for mark in figure.marks if isinstance(mark, Label) and mark.text in ("load", "wind")] == ["load", "wind"]
     assert result.errors.keys() == {"this run", "persistence", "seasonal naive (4 steps)"}
     assert "80% prediction interval" in result.svg() and "mean absolute error" in result.text()

@@ -27,8 +27,11 @@ from heedful.nn.patches import join_patches, split_patches
 from heedful.runs.build import check, data_of
 from heedful.runs.config import read_run
 from heedful.serving.served import Loading, open_model
+from heedful.tasks.image_classification.data import ImageSet
 from heedful.tasks.image_classification.evaluate import logits_of
 from heedful.tasks.image_classification.predictor import ImageClassifier
+from heedful.tasks.image_classification.report import nearest_mean
+from heedful.tasks.image_inputs import input_of
 
 MODEL = {"family": "vit", "dim": 32, "layers": 2, "heads": 4, "image_size": [8, 8], "channels": 1, "patch": 2, "dropout": 0.0}
 SCHEDULE = {"name": "cosine", "learning_rate": 3e-3, "warmup": 40}
@@ -107,9 +110,12 @@ def test_without_positions_shuffled_patches_are_recognized_as_well() -> None:
 def test_a_path_an_array_and_a_data_uri_have_the_same_prediction(classifier: ImageClassifier, run: Path) -> None:
     path = next((run.parent / "valid" / "3").iterdir())
     uri = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
-    images = [str(path), path, uri, np.asarray(Image.open(path))]
+    images = [str(path), path, uri, np.asarray(Image.open(path)), Image.open(path)]
     assert len({classifier.predict(image) for image in images}) == 1
     first, *others = classifier.predict_proba(images)
+    assert all(classifier.predict_proba(image) == pytest.approx(first, abs=1e-6) for image in images)
+    trained_on = input_of(Image.open(path), 1)  # as an example of heedful.train
+    assert classifier.predict_proba(trained_on) == pytest.approx(first, abs=1e-6)
     assert all(other == pytest.approx(first, abs=1e-6) for other in others)
     assert sum(first.values()) == pytest.approx(1.0)
 
@@ -201,3 +207,15 @@ def test_a_picture_of_another_format_is_read(classifier: ImageClassifier, run: P
     Image.open(source).save(stream, "BMP")
     (tmp_path / "three.bmp").write_bytes(stream.getvalue())
     assert classifier.predict_proba([tmp_path / "three.bmp"]) == classifier.predict_proba([source])
+
+
+def test_the_nearest_mean_image_is_that_of_all_distances() -> None:
+    draw = np.random.default_rng(0)
+    train, tested = (
+        ImageSet(draw.integers(0, 256, (50, 3, 4, 1), dtype=np.uint8), draw.permutation(50)[:rows], draw.integers(0, 3, rows))
+        for rows in (40, 20)
+    )
+    pixels = train.pixels[train.rows].astype(float)
+    means = np.stack([pixels[train.labels == label].mean(0) for label in range(3)])
+    distances = ((tested.pixels[tested.rows][:, None] - means) ** 2).sum((2, 3, 4))
+    assert nearest_mean(train, tested, 4).tolist() == distances.argmin(1).tolist()  # label 3 has no image

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from heedful.data.graph_toys import GRAPHS
 from heedful.data.graphs import read_graphs
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.node_baselines import NodeTable, propagate_labels, ridge_labels
+from heedful.inspection.drawing.figure import Heatmap, Polyline, color
+from heedful.inspection.drawing.graph_figure import DrawnEdge, DrawnNode, graph_figure
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.build import data_of
 from heedful.runs.config import read_run
@@ -246,6 +249,17 @@ def test_the_attention_of_an_edge_is_that_of_the_model(classifier: NodeClassifie
         inspection.graph(classifier, text, layer=3)
     with pytest.raises(ConfigError, match="head: given 2, expected at least 0 and less than 2"):
         inspection.graph(classifier, text, head=2)
+
+
+def test_a_line_of_a_graph_has_the_color_of_its_weight_next_to_the_node_that_attends() -> None:
+    nodes = [DrawnNode(name, "x", 0.5) for name in "abc"]
+    figure = graph_figure(nodes, [DrawnEdge(0, 1, 0.5), DrawnEdge(1, 0, 0.3), DrawnEdge(2, 1, 0.2)], "", [])
+    lines = [mark for mark in figure.marks if isinstance(mark, Polyline)]
+    expected = ["#{:02x}{:02x}{:02x}".format(*color(weight, "blue")) for weight in (0.2, 0.3, 0.5)]
+    assert [line.color for line in lines[1:4]] == expected  # after the half without a weight, from b to c
+    places = {mark.names[0][0]: (mark.x, mark.y) for mark in figure.marks if isinstance(mark, Heatmap) and mark.names}
+    for line, (own, other) in zip(lines[1:4], (("c", "b"), ("b", "a"), ("a", "b")), strict=True):
+        assert math.dist(line.points[0], places[own]) < math.dist(line.points[0], places[other])
 
 
 def test_a_run_without_graphs_has_no_such_picture(tiny_runs: dict[str, Path]) -> None:

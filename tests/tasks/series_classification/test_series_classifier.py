@@ -86,6 +86,7 @@ def test_a_motion_is_classified_alike_as_table_as_columns_and_as_steps(run: Path
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["probabilities"] == pytest.approx(found[0]) and (first["steps"], second["steps"]) == (3, 1)
     assert classifier.predict(table) == first["label"]
+    assert classifier.predict_proba(table) == classifier.predict_proba(columns) == pytest.approx(found[0])
 
 
 def test_labels_and_columns_are_those_of_the_training_data(tmp_path: Path) -> None:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import print_json, print_message, print_text
+from heedful.cli.output import print_json, print_message, print_text, require_suffix
 
 if TYPE_CHECKING:
     from heedful.inspection.result import Result
-
-
-def require_suffix(*suffixes: str) -> Callable[[Path | None], Path | None]:
-    """A callback of an option that takes file names with one of these suffixes, so that a wrong one is an error at once."""
-
-    def check(path: Path | None) -> Path | None:
-        if path is not None and path.suffix not in suffixes:
-            raise typer.BadParameter(f"given {str(path)!r}, expected a file name in {' or '.join(suffixes)}")
-        return path
-
-    return check
 
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]

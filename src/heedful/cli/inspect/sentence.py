@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from heedful.cli.inspect.present import Html, Picture, Run, present, require_suffix
-from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_message, warn_of_unknown
+from heedful.cli.inspect.present import Html, Picture, Run, present
+from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_message, require_suffix, warn_of_unknown
 from heedful.config.bounds import MAX_SIZE, MAX_SMALL
 
 if TYPE_CHECKING:

@@ -325,15 +325,19 @@ def attention(
     selection = Selection(kind, layer, head, by, lines)
     check_selection(selection)
     trace = trace_example(predictor, predictor.encode_example(text, target, config))
+    require_attention(trace)
+    facts = predictor.run.model.family, predictor.checkpoint.parent.parent.name
+    result = AttentionResult(trace, views_of(predictor, trace), selection, facts)
+    result.select_map() if selection.is_one_map else result.heads()  # an unknown layer or head is an error now
+    return result
+
+
+def require_attention(trace: Trace) -> None:
     if not trace.maps:
         raise ConfigError(
             "this model has no attention to inspect",
             hint="use lens, saliency, alternatives or patch, or `heed explain` with --step or --tree",
         )
-    facts = predictor.run.model.family, predictor.checkpoint.parent.parent.name
-    result = AttentionResult(trace, views_of(predictor, trace), selection, facts)
-    result.select_map() if selection.is_one_map else result.heads()  # an unknown layer or head is an error now
-    return result
 
 
 def check_selection(selection: Selection) -> None:

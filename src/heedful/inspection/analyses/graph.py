@@ -63,7 +63,8 @@ class GraphResult(Result):
 
     @property
     def legend(self) -> str:
-        return f"lines: attention, the mean of both directions and of {self.heads}; boxes: probability of the label"
+        half = f"the half of a line next to a node: its attention to the other node, {self.heads}"
+        return f"{half}; the color is the weight, the width is relative to the largest; boxes: probability of the label"
 
     def neighbors(self, node: str) -> list[EdgeRow]:
         """The edges along which a node attends, the largest weight first."""
@@ -95,11 +96,7 @@ class GraphResult(Result):
         if len(self.nodes) > MAX_DRAWN:
             raise ConfigError(f"the graph has {len(self.nodes):,} nodes; expected at most {MAX_DRAWN} in a picture")
         index = {node.node: at for at, node in enumerate(self.nodes)}
-        weights: dict[tuple[int, int], list[float]] = {}
-        for edge in self.edges:
-            first, second = sorted((index[edge.node], index[edge.neighbor]))
-            weights.setdefault((first, second), []).append(edge.weight)
-        lines = [DrawnEdge(first, second, sum(both) / len(both)) for (first, second), both in weights.items()]
+        lines = [DrawnEdge(index[edge.node], index[edge.neighbor], edge.weight) for edge in self.edges]
         nodes = [DrawnNode(node.node, node.label, node.probability) for node in self.nodes]
         return graph_figure(nodes, lines, self.title, [sentence(self.legend)])
 

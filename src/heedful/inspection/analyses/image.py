@@ -18,8 +18,9 @@ from torch import Tensor
 
 from heedful.errors import ConfigError
 from heedful.evaluation.tables import table
+from heedful.inspection.analyses.attention import require_attention
 from heedful.inspection.drawing.figure import Figure
-from heedful.inspection.drawing.image_figure import ShadedImage, image_figure, largest_weight
+from heedful.inspection.drawing.image_figure import ShadedImage, image_figure, relative, weight_range
 from heedful.inspection.drawing.text_heatmap import columns, printable_token
 from heedful.inspection.measures.merge_words import merge_into_words
 from heedful.inspection.measures.trace import Trace, trace_example, views_of, words_of
@@ -65,7 +66,8 @@ class ImageResult(Result):
 
     @property
     def legend(self) -> str:
-        shading = f"a patch is faded by its weight relative to the largest of all, {largest_weight(self.maps):.2f}"
+        low, high = weight_range(self.maps)
+        shading = f"a patch is faded by its weight, from the largest, {high:.3g}, to the smallest, {low:.3g}"
         return f"weights: {self.source}; {shading}; the largest one of each image is outlined and named by row and column"
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,14 +75,15 @@ class ImageResult(Result):
         return {"image": self.image, "output": self.output, "attention": self.source, "maps": maps}
 
     def text(self) -> str:
+        low, high = weight_range(self.maps)
         lines, row = [f"{self.image}  ->  {self.output}", ""], list[list[str]]()
         for one in self.maps:
-            grid = draw_grid(one, largest_weight(self.maps))
+            grid = draw_grid(one, low, high)
             if row and sum(columns(cells[0]) + 3 for cells in [*row, grid]) > LINE:
                 lines += [*join_grids(row), ""]
                 row = []
             row.append(grid)
-        shades = " ".join(SHADES[:0:-1])
+        shades = f"{' '.join(SHADES[:0:-1])} and blank: from {high:.3g} to {low:.3g}"
         return "\n".join([*lines, *join_grids(row), "", table(self.rows()), f"weights: {self.source}; {shades}. {NOTE}"])
 
     def rows(self) -> list[tuple[str, str]]:
@@ -108,9 +111,10 @@ def place(row: int, column: int) -> str:
     return f"{row + 1},{column + 1}"
 
 
-def draw_grid(one: ShadedImage, largest: float) -> list[str]:
-    """The name and a line of shades for each row of patches, all of the same width; largest: the weight of the last shade."""
-    shares = one.weights / largest
+def draw_grid(one: ShadedImage, low: float, high: float) -> list[str]:
+    """The name and a line of shades for each row of patches, all of the same width; low, high: weights of the first and the
+    last shade."""
+    shares = relative(one.weights, low, high)
     shade = [[SHADES[min(int(len(SHADES) * value), len(SHADES) - 1)] for value in row] for row in shares.tolist()]
     lines = [printable_token(one.name), *("".join(2 * cell for cell in row) for row in shade)]
     width = max(map(columns, lines))
@@ -148,6 +152,7 @@ def image(
             hint="use heed inspect attention",
         )
     trace = trace_example(predictor, example)
+    require_attention(trace)
     model: Any = predictor.model.base_model
     grid = [size // model.config.patch for size in pixels.shape[:2]]
     if example.source is not None:

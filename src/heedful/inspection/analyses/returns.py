@@ -55,7 +55,7 @@ class ReturnsResult(Result):
         possible mean, and at the mean of another run."""
         rows = [row for row in self.rollouts.rows if row.desired is not None]
         points = [Interval(float(row.desired or 0.0), *row.interval) for row in rows]
-        lines = {"training data": self.rollouts.data_mean, "highest possible": self.rollouts.optimal}
+        lines = {"mean of the training data": self.rollouts.data_mean, "highest possible": self.rollouts.optimal}
         others = [Interval(float(row.desired or 0.0), *mean_interval(row.against)) for row in rows if row.against is not None]
         return interval_chart(points, self.title, ("desired return", "reached return"), lines, others)
 

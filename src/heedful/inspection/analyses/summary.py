@@ -40,7 +40,7 @@ ANALYSES = (
     ("image RUN picture.png", "patches of the image by the attention of each word, or of the label", "attention to an image"),
     ("graph RUN GRAPH --picture graph.svg", "attention along the edges of a graph", "graphs"),
     ('report RUN "a text" --html report.html', "several analyses in one page", "any"),
-    ("heads RUN", "role and importance of each head", "attention"),
+    ("heads RUN", "role and importance of each head", "attention, and batches with known outputs"),
     ("positions RUN", "positional encodings, and loss beyond the training lengths", "positions"),
     ("experts RUN", "expert utilization", "experts"),
     ("cost RUN", "parameters, FLOP and memory of every part", "any"),
@@ -139,9 +139,11 @@ def conditions(predictor: Predictor) -> dict[str, bool]:
     """What a run has, by the names of the last column of ANALYSES."""
     attentions, has_source = attentions_of(predictor), predictor.has_source
     to_source = has_source and any(one.kind.queries == "target" and one.kind.keys != "target" for one in attentions)
+    has_batches = type(predictor).forced_batches is not Predictor.forced_batches
     return {
         "any": True,
         "attention": bool(attentions),
+        "attention, and batches with known outputs": bool(attentions) and has_batches,
         "attention to a source": to_source,
         "attention, but none to a source": bool(attentions) and not to_source,
         "a source, but no attention to it": has_source and not to_source,

@@ -105,7 +105,7 @@ def interval_chart(
         marks.append(Label(left - 8, y(value), f"{value:g}", SMALL, "end", color=QUIET))
     for name, value in lines.items():
         marks.append(Polyline([(left, y(value)), (left + width, y(value))], QUIET, 1.0))
-        marks.append(Label(left + 4, y(value) - 8, name, SMALL, color=QUIET))
+        marks.append(Label(left + 4, y(value) + 9, name, SMALL, color=QUIET))
     marks.append(Polyline([(x(at), y(at)) for at in (min(places), max(places))], QUIET, 0.8))
     for curve, color in [*([(others, INK)] if others else []), (points, ACCENT)]:
         marks.append(Polyline([(x(point.at), y(point.value)) for point in curve], color))

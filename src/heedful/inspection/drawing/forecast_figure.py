@@ -48,8 +48,9 @@ def forecast_figure(curves: Sequence[Curve], times: Sequence[str], title: str, i
     columns = 1 if len(curves) <= ONE_COLUMN else 2
     wide, high = LEFT + WIDTH + GAP, TITLE + HEIGHT + BELOW + GAP
     marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
-    marks += legend(curves[0], interval, EDGE + 30)
-    top = EDGE + 48
+    entries = legend(curves[0], interval, 2 * EDGE + wide * columns, EDGE + 30)
+    marks += entries
+    top = max(mark.y for mark in entries if isinstance(mark, Label)) + 18
     for at, curve in enumerate(curves):
         row, column = divmod(at, columns)
         marks += panel(curve, times, EDGE + wide * column + LEFT, top + high * row + TITLE)
@@ -57,20 +58,24 @@ def forecast_figure(curves: Sequence[Curve], times: Sequence[str], title: str, i
     return Figure(title, 2 * EDGE + wide * columns, top + high * rows, marks)
 
 
-def legend(curve: Curve, interval: str, y: float) -> list[Mark]:
-    """One line: a short piece of each curve, and its name."""
+def legend(curve: Curve, interval: str, width: float, y: float) -> list[Mark]:
+    """A short piece of each curve, and its name; a new line where the next one does not fit into the width."""
+    observed = "history and true values" if curve.truth else "history"
+    entries = [(observed, INK, False), ("forecast", ACCENT, False)]
+    entries += [(name, color, True) for name, color in zip(curve.baselines, BASELINE_COLORS, strict=False)]
+    entries += [(interval, "", False)] if curve.bands else []
     marks: list[Mark] = []
     x = EDGE
-    observed = "history and true values" if curve.truth else "history"
-    entries: list[tuple[str, str, bool]] = [(observed, INK, False), ("forecast", ACCENT, False)]
-    entries += [(name, color, True) for name, color in zip(curve.baselines, BASELINE_COLORS, strict=False)]
     for name, color, dashed in entries:
-        marks.append(Polyline([(x, y), (x + 24, y)], color, 1.8 if not dashed else 1.2, dashed))
+        end = x + 30 + 0.85 * text_width(name, SMALL)
+        if x > EDGE and end > width - EDGE:
+            x, y, end = EDGE, y + 18, EDGE + end - x
+        if color:
+            marks.append(Polyline([(x, y), (x + 24, y)], color, 1.8 if not dashed else 1.2, dashed))
+        else:
+            marks.append(Area([(x, y - 6), (x + 24, y - 6), (x + 24, y + 6), (x, y + 6)]))
         marks.append(Label(x + 30, y, name, SMALL, color=QUIET))
-        x += 30 + 0.85 * text_width(name, SMALL) + 18
-    if curve.bands:
-        marks.append(Area([(x, y - 6), (x + 24, y - 6), (x + 24, y + 6), (x, y + 6)]))
-        marks.append(Label(x + 30, y, interval, SMALL, color=QUIET))
+        x = end + 18
     return marks
 
 

@@ -1,4 +1,6 @@
-"""A graph: nodes as boxes shaded by probability, edges as lines whose width and color are a weight.
+"""A graph: nodes as boxes shaded by probability, edges as lines whose width and color are weights.
+
+The half of a line that is next to a node is the weight of the edge from this node to the other one.
 
 The layout is by forces (Fruchterman and Reingold, 1991): neighbors attract each other, d^2 / k, and all nodes repel, k^2 / d.
 It starts from a spiral and uses no random numbers, so that the same graph always has the same picture.
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from heedful.inspection.drawing.figure import (
     DARK,
     EDGE,
+    FAINT,
     INSIDE,
     SMALL,
     Figure,
@@ -35,7 +38,7 @@ ROUNDS = 200  # of the layout
 GRAVITY = 0.3  # keeps parts that are not connected together
 SPACING = 96.0  # pixels between nodes, about
 BOX, GAP = 34.0, 2.0  # height of a node, and the distance of lines from it
-PALEST, THINNEST, WIDEST = 0.25, 1.0, 7.0  # of lines: share of the color scale, and width in pixels
+PALEST, THINNEST, WIDEST = 0.15, 1.0, 7.0  # of lines: place on the color scale, and width in pixels
 
 
 class DrawnNode(NamedTuple):
@@ -45,13 +48,13 @@ class DrawnNode(NamedTuple):
 
 
 class DrawnEdge(NamedTuple):
-    first: int
-    second: int
+    first: int  # attends
+    second: int  # to this node
     weight: float
 
 
 def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str, captions: Sequence[str]) -> Figure:
-    """The colors of lines are relative to the largest weight."""
+    """Lines and boxes have the same scale of colors, from 0 to 1; the widths of lines are relative to the largest weight."""
     side = SPACING * max(math.sqrt(len(nodes)), 2.0)
     places = layout(len(nodes), [(edge.first, edge.second) for edge in edges]) * side
     texts = [(printable_token(node.name), printable_token(node.label)) for node in nodes]
@@ -59,12 +62,21 @@ def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: 
     left, top = EDGE + max(widths) / 2, 2 * EDGE + 20
     at = [(left + float(x), top + float(y)) for x, y in places]
     most = max((edge.weight for edge in edges), default=1.0) or 1.0
-    marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
+    directed = {(edge.first, edge.second) for edge in edges}
+    pale: list[Mark] = []  # halves without a weight
+    marks: list[Mark] = []
     for edge in sorted(edges, key=lambda edge: edge.weight):  # strong lines above weak ones
         share = edge.weight / most
-        shade = "#{:02x}{:02x}{:02x}".format(*color(PALEST + (1 - PALEST) * share, "blue"))
+        shade = "#{:02x}{:02x}{:02x}".format(*color(max(edge.weight, PALEST), "blue"))
         line = between_boxes(at[edge.first], at[edge.second], (widths[edge.first], widths[edge.second]))
-        marks += [Polyline(line, shade, THINNEST + (WIDEST - THINNEST) * share)] if line else []
+        if not line:
+            continue
+        (x, y), (u, v) = line
+        middle = (x + u) / 2, (y + v) / 2
+        marks.append(Polyline([(x, y), middle], shade, THINNEST + (WIDEST - THINNEST) * share))
+        if (edge.second, edge.first) not in directed:
+            pale.append(Polyline([middle, (u, v)], FAINT, THINNEST))
+    marks = [Label(EDGE, EDGE, title, 15), *pale, *marks]
     for (x, y), (name, label), width, node in zip(at, texts, widths, nodes, strict=True):
         value, ink = torch.tensor([[node.probability]]), INSIDE[node.probability > DARK]
         marks.append(Heatmap(x - width / 2, y - BOX / 2, width, BOX, value, 1.0, "blue", ([name], [label])))

@@ -1,6 +1,6 @@
 """An image beside copies of itself, each faded where a patch receives little attention; the patch with most is outlined.
 
-opacity of a patch = FAINTEST + (1 - FAINTEST) x weight / largest weight of all copies
+opacity of a patch = FAINTEST + (1 - FAINTEST) x (weight - smallest) / (largest - smallest weight of all copies)
 """
 
 from __future__ import annotations
@@ -45,15 +45,21 @@ class ShadedImage(NamedTuple):
         return at // self.weights.shape[1], at % self.weights.shape[1]
 
 
-def largest_weight(shaded: Sequence[ShadedImage]) -> float:
-    return max(1e-12, *(float(one.weights.max()) for one in shaded))
+def weight_range(shaded: Sequence[ShadedImage]) -> tuple[float, float]:
+    """The smallest and the largest weight."""
+    return min(float(one.weights.min()) for one in shaded), max(float(one.weights.max()) for one in shaded)
+
+
+def relative(weights: Tensor, low: float, high: float) -> Tensor:
+    """0 for the smallest weight, 1 for the largest; all 1 if they are equal."""
+    return (weights - low) / (high - low) if high > low else torch.ones_like(weights)
 
 
 def image_figure(pixels: Tensor, shaded: Sequence[ShadedImage], title: str, captions: Sequence[str]) -> Figure:
     """pixels (height, width, channels), 0 to 255."""
     scale = SIDE / max(pixels.shape[:2])
     height, width = (size * scale for size in pixels.shape[:2])
-    columns, largest = min(MOST, len(shaded) + 1), largest_weight(shaded)
+    columns, (low, high) = min(MOST, len(shaded) + 1), weight_range(shaded)
     step_x = max(width, *(text_width(printable_token(one.name)) for one in shaded)) + GAP
     step_y, top = height + 2.2 * TEXT + GAP + SMALL, 2 * EDGE + 20
     marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
@@ -61,7 +67,7 @@ def image_figure(pixels: Tensor, shaded: Sequence[ShadedImage], title: str, capt
         x, y = EDGE + step_x * (at % columns), top + step_y * (at // columns)
         name = "image" if one is None else printable_token(one.name)
         marks.append(Label(x + width / 2, y - TEXT, name, anchor="middle", color=QUIET if one is None else INK))
-        shown, tip = (pixels, name) if one is None else (fade(pixels, one.weights / largest), name)
+        shown, tip = (pixels, name) if one is None else (fade(pixels, relative(one.weights, low, high)), name)
         marks.append(Picture(x, y, width, height, shown, tip))
         if one is None:
             continue

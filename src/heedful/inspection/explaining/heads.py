@@ -61,7 +61,8 @@ def trace_head(recorded: RecordedAttention, head: int) -> HeadTrace:
         parts[name] = torch.cat((parts[name][:before], ours))
     scores = parts["query"] @ parts["key"].T
     scaled = scores / math.sqrt(query.shape[-1])
-    bias = None if attention_bias.bias is None else attention_bias.bias[0, head].double()
+    bias = attention_bias.bias  # (rows, heads or 1, query, key)
+    bias = None if bias is None else bias[0, head if bias.shape[1] > 1 else 0].double()
     scaled = scaled if bias is None else scaled + bias
     mask = build_mask(attention_bias, scaled)
     masked_scores = scaled if mask is None else scaled.masked_fill(~mask, -math.inf)

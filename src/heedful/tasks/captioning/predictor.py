@@ -28,11 +28,12 @@ from heedful.tasks.captioning.evaluate import evaluate, score_captions
 from heedful.tasks.captioning.report import report
 from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss, token_outputs, tokens_from_ids
 from heedful.tasks.forced import BATCH, PADDING, EncodedSample, ForcedBatch, Pieces, pieces_of
-from heedful.tasks.image_inputs import Image, NamedImage, image_lines, name_patches, read_input
+from heedful.tasks.image_inputs import Image, NamedImage, image_lines, is_image, name_patches, read_input
 from heedful.tasks.objectives import sequence_losses
 from heedful.tasks.pair_predictor import join_predictors
 from heedful.tasks.predictor import (
     LOSS_TOKENS,
+    ExampleInput,
     Loader,
     Predictor,
     Searcher,
@@ -59,10 +60,15 @@ class Captioner(Predictor):
 
     phases: ClassVar[tuple[str, ...]] = ("training step",)
     has_source = decodes = True
+    reads_text = False
 
     @property
     def images(self) -> CaptionData:
         return CaptionData(self.run)
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        return ["image"]
 
     def input_lines(self, file: Path) -> Iterator[str]:
         return image_lines(file)
@@ -80,9 +86,10 @@ class Captioner(Predictor):
 
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The caption of one image, or of each of a list of images; options: those of `SearchConfig`."""
-        is_one = isinstance(inputs, str | Path | np.ndarray)
-        outputs = [prediction.text for prediction in self.predictions([inputs] if is_one else inputs, **options)]
-        return outputs[0] if is_one else outputs
+        return self.apply(inputs, lambda prediction: prediction.text, **options)
+
+    def is_one(self, inputs: Any) -> bool:
+        return is_image(inputs)
 
     def predictions(self, texts: Iterable[Image], **search: Any) -> Iterator[Caption]:
         """Yield the captions of images one by one, with scores and n-best candidates."""
@@ -164,6 +171,9 @@ class Captioner(Predictor):
         known: Iterable[Alignment | None] = data.alignments(split) or repeat(None)
         for row, caption, alignment in zip(images.rows, images.captions, known, strict=False):
             yield Sample(encode_data_uri(np.asarray(images.pixels[row])), caption, alignment=alignment)
+
+    def example_inputs(self, split: str) -> Iterator[ExampleInput]:
+        return (ExampleInput(one.source or "", one.target) for one in self.sample_texts(split))
 
     def read_samples(self, path: Path) -> Iterator[Sample]:
         """Lines of path TAB caption TAB alignment, the last two optional."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from heedful.data.batching import Index
 from heedful.data.captions import CaptionsConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import shuffled_batches
@@ -42,12 +43,14 @@ class CaptioningTask(TeacherForcedTask):
     def describe(self) -> str:
         sizes = self.statistics()
         text = (
-            f"{sizes['images']:,} images in {sizes['batches_per_epoch']:,} batches per epoch, "
-            f"{sizes['tokens_per_epoch']:,} caption tokens"
+            f"{counted(sizes['images'], 'images')} in {counted(sizes['batches_per_epoch'], 'batches')} per epoch, "
+            f"{counted(sizes['tokens_per_epoch'], 'caption tokens')}"
         )
         if not sizes["left_out"]:
             return text
-        return f"{text}; {sizes['left_out']:,} images with captions longer than {self.data.max_length} tokens left out"
+        return (
+            f"{text}; {counted(sizes['left_out'], 'images')} with captions longer than {self.data.max_length} tokens left out"
+        )
 
     def plan(self, epoch: int) -> list[Index]:
         return shuffled_batches(len(self.corpora.tokens), self.data.batch, seed=self.seed, epoch=epoch)

@@ -16,6 +16,7 @@ class LabeledBatch(NamedTuple):
     last: Tensor  # (examples x group,): index of the last real token
     labels: Tensor  # (examples,): index of the label; with several labels per text (examples, labels): 1 for each of them
     spelling: Tensor  # (examples x group, time, bytes): of the word of each token; no bytes: the model reads none
+    tokens_per_example: Tensor  # (examples,): tokens to predict in the batch / its examples, also in a part of it
 
     @property
     def group(self) -> int:
@@ -40,5 +41,10 @@ class LabeledBatch(NamedTuple):
         """The examples from start to end."""
         rows = slice(start * self.group, end * self.group)
         return LabeledBatch(
-            self.tokens[rows], self.segments[rows], self.last[rows], self.labels[start:end], self.spelling[rows]
+            self.tokens[rows],
+            self.segments[rows],
+            self.last[rows],
+            self.labels[start:end],
+            self.spelling[rows],
+            self.tokens_per_example[start:end],
         )

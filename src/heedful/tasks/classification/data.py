@@ -210,12 +210,15 @@ class LabeledData:
         """The batch of the chosen examples."""
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
         longest = pad_length(max(len(row.ids) for row in rows), self.data.length_multiple, self.data.max_length)
+        tokens = torch.tensor([[*row.ids, *[marks.pad] * (longest - len(row.ids))] for row in rows])
+        predicted = int((tokens[:, 1:] != marks.pad).sum())
         return LabeledBatch(
-            torch.tensor([[*row.ids, *[marks.pad] * (longest - len(row.ids))] for row in rows]),
+            tokens,
             torch.tensor([[*row.segments, *[0] * (longest - len(row.ids))] for row in rows]),
             torch.tensor([len(row.ids) - 1 for row in rows]),
             self.label_tensor([encoded.labels[i] for i in chosen]),
             self.spelling_tensor(rows, longest),
+            torch.full((len(chosen),), max(predicted, 1) / len(chosen)),
         )
 
     def spelling_tensor(self, rows: Sequence[Row], longest: int) -> Tensor:

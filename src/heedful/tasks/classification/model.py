@@ -87,7 +87,7 @@ class ClassificationModel(ModelWithHead):
         rows, time = target.shape
         last = target.new_full((rows,), time - 1)
         spelling = target.new_zeros(rows, time, BYTES if self.body.config.reads_spelling else 0)
-        return self(LabeledBatch(target, torch.zeros_like(target), last, last, spelling))[0]
+        return self(LabeledBatch(target, torch.zeros_like(target), last, last, spelling, last))[0]
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -88,17 +88,12 @@ class Classifier(Predictor):
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
     def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
         """The most probable label of one text, or of each of several examples: texts, or tuples of texts."""
-        examples = [inputs] if isinstance(inputs, str) else inputs
-        outputs = [prediction.text for prediction in self.predictions(examples, **options)]
-        return outputs[0] if isinstance(inputs, str) else outputs
+        found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
+        return found
 
-    def predict_proba(self, inputs: Sequence[Input]) -> list[dict[str, float]]:
-        """The probability of each label, for each example."""
-        if isinstance(inputs, str):
-            raise ConfigError(
-                f"one text was given, {inputs!r:.40}; expected a list of examples", hint="put it into brackets: [text]"
-            )
-        return [prediction.probabilities for prediction in self.predictions(inputs)]
+    def predict_proba(self, inputs: Any) -> Any:
+        """The probability of each label, for one text, or for each of a list of examples."""
+        return self.apply(inputs, lambda prediction: prediction.probabilities)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[LabelPrediction]:
         if options:

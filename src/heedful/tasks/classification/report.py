@@ -166,6 +166,23 @@ def intervals(figures: Mapping[str, metrics.Figure], resamples: int) -> dict[str
     return {name: interval(figure.statistics.values(part)) for (name, figure), part in parts}
 
 
+def baseline_figures(
+    predicted: Mapping[str, metrics.Indices], gold: metrics.Indices, count: int
+) -> dict[str, dict[str, float]]:
+    """Accuracy and macro F1 of each baseline from the labels that it predicts; count: of labels."""
+    return {name: label_figures(labels, gold, count) for name, labels in predicted.items()}
+
+
+def label_figures(predicted: metrics.Indices, gold: metrics.Indices, count: int) -> dict[str, float]:
+    figures = metrics.single_label_figures(metrics.one_hot(predicted, count).astype(float), gold)
+    return {name: figures[name].statistics.value() for name in ("accuracy", "macro_f1")}
+
+
+def most_frequent_label(train: metrics.Indices, tested: int, count: int) -> metrics.Indices:
+    """The most frequent label of the training data, for each of the tested examples."""
+    return np.full(tested, np.bincount(train, minlength=count).argmax())
+
+
 def prediction_lines(classifier: Classifier, examples: Sequence[Example], logits: Numbers) -> list[str]:
     """A line of JSON for each example."""
     lines = []

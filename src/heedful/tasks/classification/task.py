@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.labeled import LabeledConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -60,7 +61,7 @@ class ClassificationTask:
 
     def describe(self) -> str:
         sizes = self.statistics()
-        return f"{sizes['examples']:,} examples in {sizes['batches_per_epoch']:,} batches per epoch"
+        return f"{counted(sizes['examples'], 'examples')} in {counted(sizes['batches_per_epoch'], 'batches')} per epoch"
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         return shuffled_batches(len(self.corpora.train.labels), self.data.batch, seed=self.seed, epoch=epoch)
@@ -98,7 +99,7 @@ class ClassificationTask:
             pad = self.system.target_tokenizer.specials.pad  # the extract token is not predicted, nor is padding
             targets = batch.tokens[:, 1:].flatten()
             smoothed, language = token_loss(model.body, hidden[:, :-1].flatten(0, 1), targets, padding=pad)
-            total = total + self.auxiliary * smoothed.total / smoothed.count * len(batch.labels)
+            total = total + self.auxiliary * smoothed.total / batch.tokens_per_example[0]
             report["language"] = language
         return Objective(Loss(total, count), report)
 

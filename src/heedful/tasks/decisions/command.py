@@ -22,6 +22,7 @@ class EvaluateOptions:
         ),
     ] = None
     against: Annotated[Path | None, Option("Compare with another run, such as one without desired returns.")] = None
+    baselines: Annotated[bool, Option("Also show the returns of the recorded episodes of the split.")] = False
     greedy: Annotated[bool, Option("Take the most probable action. Default: actions are drawn by their probability.")] = False
 
 

@@ -29,6 +29,7 @@ from heedful.data.trajectories import (
     read_episodes,
 )
 from heedful.errors import ConfigError, DataError, lookup
+from heedful.evaluation.returns import mean_interval
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.decisions import forced
@@ -48,7 +49,7 @@ from heedful.tasks.decisions.rollout import (
 )
 from heedful.tasks.encoded_example import Decoded, EncodedExample
 from heedful.tasks.forced import ForcedBatch
-from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split, refuse_empty
+from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split, refuse_empty
 from heedful.tasks.system import System
 
 Input = str | Mapping[str, Any]  # a history, as JSON or as a dictionary
@@ -91,6 +92,7 @@ class DecisionMaker(Predictor):
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+    reads_text: ClassVar[bool] = False
 
     @property
     def decider(self) -> DecisionModel:
@@ -157,10 +159,11 @@ class DecisionMaker(Predictor):
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
     def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
         """The action after one history, or after each of several; a history is JSON or a dictionary."""
-        one = isinstance(inputs, str | Mapping)
-        histories = [cast(Input, inputs)] if one else inputs
-        outputs = [prediction.text for prediction in self.predictions(histories, **options)]
-        return outputs[0] if one else outputs
+        found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
+        return found
+
+    def is_one(self, inputs: Any) -> bool:
+        return isinstance(inputs, str | Mapping)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Decision]:
         """Yield the decision after each history."""
@@ -298,11 +301,12 @@ class DecisionMaker(Predictor):
         if self.run.data.grid_world is not None:
             other = None if options.against is None else DecisionMaker.of(load(options.against))
             rollouts = self.compare(options.desired, options.episodes, split=name, greedy=options.greedy, against=other)
-        elif options != EvaluateOptions():
+        elif options != EvaluateOptions(baselines=options.baselines):
             raise ConfigError(
                 "--episodes, --desired, --against and --greedy have no effect: the run's data has no grid world to roll out in"
             )
-        return DecisionReport(name, len(tested), figures, frequent, rollouts)
+        recorded = mean_interval(returns_of(self.trajectories.episodes(name))) if options.baselines else None
+        return DecisionReport(name, len(tested), figures, frequent, rollouts, recorded)
 
     def validate(self) -> ValidationResult:
         return ValidationResult(self.evaluate("valid"), None, None, {})
@@ -354,6 +358,10 @@ class DecisionMaker(Predictor):
         source = find_source(self.run.data, split)
         return iter(()) if source is None else self.samples_of(source)
 
+    def example_inputs(self, split: str) -> Iterator[ExampleInput]:
+        """The episodes of a split before their last action."""
+        return (ExampleInput(one.target or "", one.label) for one in self.sample_texts(split))
+
     def read_samples(self, path: Path) -> Iterator[Sample]:
         """Episodes in the format of the run's data."""
         return self.samples_of(TrajectorySource(path, RowTable(file=str(path))))
@@ -390,17 +398,19 @@ def list_of(given: Mapping[str, Any], name: str, place: str) -> list[Any]:
 
 def figures_of(model: DecisionModel, system: System, episodes: EncodedEpisodes, config: DecisionsConfig) -> dict[str, float]:
     """The metrics of the task: loss and accuracy of all actions."""
-    total, right, count = 0.0, 0, 0
     windows = episodes.windows(config.context)
-    for at in range(0, len(windows), WINDOWS):
+
+    def score(at: int) -> tuple[float, int, int]:
         batch = episodes.batch(windows[at : at + WINDOWS]).to(system.device)
         logits = model(*batch).float()
         if not bool(logits.isfinite().all()):
             raise system.nonfinite_error(f"window {at + 1}")
         real = batch.actions != PADDING
-        total += float(action_losses(logits, batch.actions).double().sum())
-        right += int(((logits.argmax(-1) == batch.actions) & real).sum())
-        count += int(real.sum())
+        right = int(((logits.argmax(-1) == batch.actions) & real).sum())
+        return float(action_losses(logits, batch.actions).double().sum()), right, int(real.sum())
+
+    scored = system.ranks.map(score, range(0, len(windows), WINDOWS))
+    total, right, count = (sum(column) for column in zip(*scored, strict=True))
     return {"loss": total / count, "accuracy": right / count}
 
 

@@ -166,6 +166,12 @@ class RolloutReport:
         desired = [row.desired for row in self.rows if row.desired is not None]
         return rank_correlation(desired, [row.interval.mean for row in self.rows]) if len(desired) > 2 else None
 
+    @property
+    def within_intervals(self) -> bool:
+        """Whether one value lies in the intervals of all reached returns: then their order may be chance."""
+        intervals = [row.interval for row in self.rows]
+        return max(one.low for one in intervals) <= min(one.high for one in intervals)
+
     def text(self) -> str:
         return f"{table(self.table_rows())}\n{self.facts()}"
 
@@ -184,6 +190,8 @@ class RolloutReport:
         facts = f"highest possible {self.optimal:.3f}, training data: mean {self.data_mean:.3f}, best {self.data_best:.3f}"
         correlation = self.correlation
         ranks = "" if correlation is None else f"; rank correlation of desired and reached {correlation:.3f}"
+        if correlation is not None and self.within_intervals:
+            ranks += ", but the reached returns are within each other's intervals: no dependence on the desired return is shown"
         return f"{len(self.rows[0].returns):,} episodes each; {facts}{ranks}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -192,8 +200,9 @@ class RolloutReport:
             | ({} if row.against is None else {"against": mean_interval(row.against).to_dict()})
             for row in self.rows
         ]
+        ranks = {"rank_correlation": self.correlation, "within_intervals": self.within_intervals}
         figures = {"optimal": self.optimal, "data_mean": self.data_mean, "data_best": self.data_best}
-        return {"episodes": len(self.rows[0].returns), "rollouts": rows, **figures, "rank_correlation": self.correlation}
+        return {"episodes": len(self.rows[0].returns), "rollouts": rows, **figures, **ranks}
 
 
 def returns_of(episodes: Sequence[Trajectory]) -> list[float]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.trajectories import TrajectoriesConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.nn.model import inference_context
 from heedful.tasks.base import RunConfig, TaskDefinition
@@ -58,8 +59,8 @@ class DecisionsTask:
         sizes = self.statistics()
         actions = len(self.config.known_actions)
         return (
-            f"{sizes['episodes']:,} episodes with {sizes['steps']:,} steps, {actions} actions, "
-            f"{sizes['batches_per_epoch']:,} batches per epoch"
+            f"{counted(sizes['episodes'], 'episodes')} with {counted(sizes['steps'], 'steps')}, {actions} actions, "
+            f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch"
         )
 
     def plan(self, epoch: int) -> list[list[Window]]:

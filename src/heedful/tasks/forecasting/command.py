@@ -12,7 +12,17 @@ from heedful.tasks.commands import Command, Option
 @dataclass(frozen=True)
 class PredictOptions:
     holdout: Annotated[bool, Option("Forecast the last rows of the table from those before them, beside their values.")] = False
-    picture: Annotated[Path | None, Option("Draw history, forecast and intervals: a .svg, .png or .pdf file.")] = None
+    picture: Annotated[
+        Path | None,
+        Option("Draw history, forecast and intervals: a .svg, .png or .pdf file.", suffixes=(".svg", ".png", ".pdf")),
+    ] = None
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    baselines: Annotated[
+        bool, Option("Also show the ratio of the squared errors of this run to those of each baseline; these are always shown.")
+    ] = False
 
 
 COMMAND = Command(
@@ -23,5 +33,6 @@ COMMAND = Command(
     "list for each column. --json prints one object per table.",
     "Comma-separated files, or lines of JSON, plain or .gz; - for standard input. Default: -.",
     PredictOptions,
+    EvaluateOptions,
     search=(),
 )

@@ -119,7 +119,9 @@ class ForecastingConfig(TaskConfig):
         unknown = self.channels == "joint" and self.variables == "auto"
         given: int = run.model.numeric_inputs
         if given != expected and not (unknown and given and (given - 2 * len(self.covariates)) % self.patch == 0):
-            what = "the size of a patch with all variables and two numbers for each covariate" if unknown else str(expected)
+            variables = " with all variables" if self.channels == "joint" else ""
+            terms = f"the size of a patch{variables} and two numbers for each of task.covariates"
+            what = terms if unknown else f"{expected}, {terms}"
             shown = f"given {given}" if given else "missing"
             problems.append(Problem("model.features", f"{shown}; expected {what}, an option of family 'encoder'"))
         limit = run.model.max_positions if getattr(run.model, "position", "none") == "learned" else self.positions

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.attention import CrossAttention
+from heedful.nn.attention import AttentionBias, CrossAttention
 from heedful.nn.blocks import NORMS, FeedForward
 from heedful.nn.layers import Layers
 from heedful.nn.linear import linear
@@ -71,7 +71,7 @@ class QueryLayer(nn.Module):
         """x (sequences, queries, dim), memory (sequences, patches, dim) -> as x."""
         key, value = self.cross_attention.project_memory(memory)
         x = self.mix_residual(x, lambda x: self.mix(x, None))
-        x = self.cross_attention_residual(x, lambda x: self.cross_attention(x, key, value, None))
+        x = self.cross_attention_residual(x, lambda x: self.cross_attention(x, key, value, AttentionBias()))
         return self.feed_forward_residual(x, self.feed_forward)
 
     if TYPE_CHECKING:

@@ -17,26 +17,27 @@ from torch import Tensor
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.series import (
     SeriesTable,
+    find_split_file,
     is_missing,
     join_tables,
     parse_table,
     parse_time,
     parse_value,
     refuse_disorder,
+    table_text,
 )
 from heedful.data.unusable import UnusableLines
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.forecasts import baselines
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
-from heedful.tasks.commands import NoOptions
 from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
-from heedful.tasks.forecasting.command import PredictOptions
+from heedful.tasks.forecasting.command import EvaluateOptions, PredictOptions
 from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.forecasting.data import EncodedSeries, SeriesData, WindowBatch
 from heedful.tasks.forecasting.evaluate import ForecastReport, evaluate, quantile_tensor, standardized_windows
 from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
-from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split
+from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split
 
 Columns = Mapping[str, Sequence[Any]]  # a list for each column
 Input = str | Columns  # a comma-separated table, a JSON object, or the columns themselves
@@ -96,6 +97,7 @@ class Forecaster(Predictor):
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+    reads_text: ClassVar[bool] = False
 
     @property
     def forecaster(self) -> ForecastingModel:
@@ -106,6 +108,10 @@ class Forecaster(Predictor):
     def config(self) -> ForecastingConfig:
         config: ForecastingConfig = self.run.task
         return config
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        return ["table"]
 
     @property
     def series(self) -> SeriesData:
@@ -123,10 +129,11 @@ class Forecaster(Predictor):
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
     def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
         """The steps after one table, or after each of several, as comma-separated text."""
-        one = isinstance(inputs, str | Mapping)
-        tables = [cast(Input, inputs)] if one else inputs
-        outputs = [prediction.text for prediction in self.predictions(tables, **options)]
-        return outputs[0] if one else outputs
+        found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
+        return found
+
+    def is_one(self, inputs: Any) -> bool:
+        return isinstance(inputs, str | Mapping)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Forecast]:
         """Yield the steps after each table; holdout: forecast its last rows instead."""
@@ -241,11 +248,20 @@ class Forecaster(Predictor):
         check_split(self.run.data, split)
         return self.series.series(split)
 
+    def example_inputs(self, split: str) -> Iterator[ExampleInput]:
+        """The last rows of a split as a table, as many as a forecast of rows held out needs; then those before them."""
+        if find_split_file(self.run.data, split) is None:
+            return
+        series, names, rows = self.split(split), self.config.known_variables, self.config.look_back + self.config.horizon
+        for last in range(len(series.values), series.start + rows - 1, -self.config.horizon):
+            chosen = slice(last - rows, last)
+            yield ExampleInput(table_text(names, series.values[chosen].numpy(), self.run.data.time, series.times[chosen]), None)
+
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """Loss, squared and absolute error of standardized values, on a split of the run's data."""
         return evaluate(self.forecaster, self.system, self.split(split), self.config).figures(self.config)
 
-    def report(self, split: str | None, options: NoOptions, *, load: Loader, search: Searcher) -> ForecastReport:
+    def report(self, split: str | None, options: EvaluateOptions, *, load: Loader, search: Searcher) -> ForecastReport:
         name = split or "test"
         tested, train, valid = (self.split(one) for one in (name, "train", "valid"))
         forecasts = evaluate(self.forecaster, self.system, tested, self.config)
@@ -258,6 +274,7 @@ class Forecaster(Predictor):
             None if interval is None else forecasts.coverage,
             interval,
             baselines(windows[0], windows[1], windows[2], season),
+            options.baselines,
         )
 
     def validate(self) -> ValidationResult:

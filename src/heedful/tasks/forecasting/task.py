@@ -15,6 +15,7 @@ from torch import Tensor
 
 from heedful.data.series import SeriesConfig
 from heedful.evaluation.forecasts import best_ridge
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -55,8 +56,9 @@ class ForecastingTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{len(self.config.known_variables)} variables, {sizes['windows']:,} windows of {sizes['rows']:,} rows "
-            f"in {sizes['batches_per_epoch']:,} batches per epoch"
+            f"{counted(len(self.config.known_variables), 'variables')}, {counted(sizes['windows'], 'windows')} of "
+            f"{counted(sizes['rows'], 'rows')} "
+            f"in {counted(sizes['batches_per_epoch'], 'batches')} per epoch"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:

@@ -15,6 +15,7 @@ class EvaluateOptions:
     bootstrap: Annotated[
         int, Option("Bootstrap resamples for the 95% interval; 0: no interval.", minimum=0, maximum=MAX_RESAMPLES)
     ] = 1000
+    baselines: Annotated[bool, Option("Also score the most frequent label, and that of the nearest mean image.")] = False
     output: Annotated[Path | None, Option("Write a line of JSON for each image: gold, predicted, probabilities.")] = None
 
 

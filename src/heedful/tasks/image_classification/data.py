@@ -175,10 +175,10 @@ def resolve(run: RunConfig) -> dict[str, object]:
     labels = data.collect_labels()
     if len(labels) < 2:
         store = data.splits.store("train")
-        unusable = store.unusable if store is not None else []
+        assert store is not None, "a run has training data"
+        data.splits.refuse_unusable(store)
         found = f"{data.splits.title('train')} has usable images of {len(labels)} label{'s' * (len(labels) != 1)}"
-        hint = f"the first image that cannot be used is {unusable[0].place}: {unusable[0].text}" if unusable else None
-        raise DataError(f"{found}; expected two or more", hint=hint)
+        raise DataError(f"{found}; expected two or more")
     return {"task.labels": labels}
 
 

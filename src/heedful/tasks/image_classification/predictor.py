@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.data.image_files import ImageFormat
+from heedful.data.image_files import ImageFormat, encode_data_uri
 from heedful.data.input_lines import checked_chunks
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.labels import softmax
@@ -25,9 +25,17 @@ from heedful.tasks.image_classification.data import ImageBatch, ImageData, Image
 from heedful.tasks.image_classification.evaluate import BATCH, figures_of, logits_of
 from heedful.tasks.image_classification.model import ImageModel
 from heedful.tasks.image_classification.report import report
-from heedful.tasks.image_inputs import Image, NamedImage, image_lines, name_patches, read_input
+from heedful.tasks.image_inputs import Image, NamedImage, image_lines, is_image, name_patches, read_input
 from heedful.tasks.labels import decode_choices, label_output, refuse_search
-from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split, missing_split_error
+from heedful.tasks.predictor import (
+    ExampleInput,
+    Loader,
+    Predictor,
+    Searcher,
+    ValidationResult,
+    check_split,
+    missing_split_error,
+)
 
 
 class ImagePrediction(NamedTuple):
@@ -52,6 +60,7 @@ class ImageClassifier(Predictor):
     """A trained image classification model. An image is the path of a file, a data URI, or an array of bytes."""
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+    reads_text: ClassVar[bool] = False
 
     @property
     def classifier(self) -> ImageModel:
@@ -62,18 +71,23 @@ class ImageClassifier(Predictor):
     def images(self) -> ImageData:
         return ImageData(self.run)
 
+    @property
+    def input_names(self) -> Sequence[str]:
+        return ["image"]
+
     def input_lines(self, file: Path) -> Iterator[str]:
         return image_lines(file)
 
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The most probable label of one image, or of each of a list of images."""
-        is_one = isinstance(inputs, str | Path | np.ndarray)
-        outputs = [prediction.text for prediction in self.predictions([inputs] if is_one else inputs, **options)]
-        return outputs[0] if is_one else outputs
+        return self.apply(inputs, lambda prediction: prediction.text, **options)
 
-    def predict_proba(self, inputs: Sequence[Image]) -> list[dict[str, float]]:
-        """The probability of each label, for each image."""
-        return [prediction.probabilities for prediction in self.predictions(inputs)]
+    def is_one(self, inputs: Any) -> bool:
+        return is_image(inputs)
+
+    def predict_proba(self, inputs: Any) -> Any:
+        """The probability of each label, for one image, or for each of a list of images."""
+        return self.apply(inputs, lambda prediction: prediction.probabilities)
 
     def predictions(self, texts: Iterable[Image], **options: Any) -> Iterator[ImagePrediction]:
         if options:
@@ -140,6 +154,14 @@ class ImageClassifier(Predictor):
         for at in range(0, most, self.run.data.batch):
             batch = images.batch(np.arange(at, min(at + self.run.data.batch, most)))
             yield partial(image_losses, self.classifier, batch.to(self.system.device))
+
+    def example_inputs(self, split: str) -> Iterator[ExampleInput]:
+        """The images of a split as data URIs, with their labels."""
+        images = self.images.images(split)
+        if images is None:
+            return
+        for row, label in zip(images.rows, images.labels, strict=True):
+            yield ExampleInput(encode_data_uri(np.asarray(images.pixels[row])), self.run.task.labels[label])
 
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
         """An image with its label; its tokens are its patches, named by row and column, as 1,2. target: a label, default: the

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from heedful.data.images import ImagesConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -57,7 +58,7 @@ class ImageClassificationTask:
 
     def describe(self) -> str:
         sizes = self.statistics()
-        return f"{sizes['examples']:,} images in {sizes['batches_per_epoch']:,} batches per epoch"
+        return f"{counted(sizes['examples'], 'images')} in {counted(sizes['batches_per_epoch'], 'batches')} per epoch"
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         return shuffled_batches(len(self.corpora.train.rows), self.data.batch, seed=self.seed, epoch=epoch)

@@ -58,9 +58,10 @@ class NodeClassificationConfig(TaskConfig):
             problems.append(Problem("model.position", f"given {position!r}, but nodes have no order; expected 'none'"))
         if model.reads_spelling:
             problems.append(Problem("model.characters", "nodes have no spelling; expected 0"))
-        if model.attention_structure.kind != "full":
-            given = f"given {model.attention_structure.kind!r}, but nodes have no positions; expected 'full'"
-            problems.append(Problem("model.structure.kind", given))
+        for name, structure in model.structures.items():
+            if structure.kind != "full":
+                given = f"given {structure.kind!r}, but nodes have no positions; expected 'full'"
+                problems.append(Problem(f"model.{name}.kind", given))
         other = getattr(model, "mixes_otherwise", None)
         if other is not None:
             given = f"given {other!r}, which depends on the order of the nodes; expected 'self-attention' only"

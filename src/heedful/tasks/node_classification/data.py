@@ -32,7 +32,7 @@ from heedful.data.graphs import (
     title_of,
     unlabeled_nodes,
 )
-from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
+from heedful.data.report import CheckReport, CorpusCheck, Example, Finding, allowing
 from heedful.data.sources import refuse_streams
 from heedful.data.splits import SPLITS
 from heedful.data.unusable import EXAMPLES
@@ -91,8 +91,9 @@ class GraphData:
         if len(missing) > self.data.max_unusable * nodes:
             raise DataError(
                 f"{missing[0].place}: node {missing[0].name!r:.40} has no label; {len(missing):,} of {nodes:,} have none, "
-                f"expected at most data.max_unusable = {self.data.max_unusable:g} of them",
-                hint="add the labels, or set data.max_unusable = 1 to use such nodes as neighbors only",
+                f"expected at most the fraction data.max_unusable = {self.data.max_unusable:g}",
+                hint=f"add the labels, or set data.max_unusable = {allowing(len(missing) / nodes)} to use such nodes as "
+                "neighbors only",
             )
         self.refuse_unknown_labels(graphs)
         counts = Counter(node.label for graph in graphs for node in graph.nodes if self.is_scored(node, split))

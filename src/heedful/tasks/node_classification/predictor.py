@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -11,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from heedful.data.graphs import Graph, parse_graph, read_graphs, read_tables
+from heedful.data.graphs import Graph, has_split, parse_graph, read_graphs, read_tables
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.json_text import parse_json
 from heedful.data.sources import find_path
@@ -26,11 +28,12 @@ from heedful.tasks.node_classification.data import EncodedGraph, GraphBatch, Gra
 from heedful.tasks.node_classification.evaluate import logits_of, score
 from heedful.tasks.node_classification.model import PADDING, NodeModel
 from heedful.tasks.node_classification.report import report
-from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult, check_split
+from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split
 from heedful.tasks.system import batches_of
 
 Input = str | Mapping[str, Any]  # a graph as JSON, or as a dictionary
 LOSS_TOKENS = 2**12  # nodes in a batch of `training_losses`
+NEIGHBORHOOD = 40  # nodes of an example from a larger graph
 WIDTH = 60  # characters of a graph in messages
 
 
@@ -64,6 +67,7 @@ class NodeClassifier(Predictor):
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+    reads_text: ClassVar[bool] = False
 
     @property
     def classifier(self) -> NodeModel:
@@ -80,9 +84,10 @@ class NodeClassifier(Predictor):
 
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The labels of the nodes of one graph, or of each of several, separated by spaces."""
-        is_one = isinstance(inputs, str | Mapping)
-        outputs = [prediction.text for prediction in self.predictions([inputs] if is_one else inputs, **options)]
-        return outputs[0] if is_one else outputs
+        return self.apply(inputs, lambda prediction: prediction.text, **options)
+
+    def is_one(self, inputs: Any) -> bool:
+        return isinstance(inputs, str | Mapping)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[NodePrediction]:
         """Yield the labels of the nodes of each graph."""
@@ -140,6 +145,19 @@ class NodeClassifier(Predictor):
         """The graphs of a split of the run's data, with the labels of its nodes."""
         check_split(self.run.data, split)
         return self.graphs.split(split, self.system.target_tokenizer)
+
+    def example_inputs(self, split: str) -> Iterator[ExampleInput]:
+        """The graphs of a split, with the labels of their nodes. Of a large graph, the neighborhoods of the nodes of the
+        split: the nodes that are fewest edges away."""
+        data = self.run.data
+        for graph in read_graphs(data, split) if has_split(data, split) else ():
+            if len(graph.nodes) <= NEIGHBORHOOD:
+                yield ExampleInput(graph_text(graph, range(len(graph.nodes)), data.label), None)
+                continue
+            neighbors = neighbors_of(graph)
+            for at, node in enumerate(graph.nodes):
+                if self.graphs.is_scored(node, split):
+                    yield ExampleInput(graph_text(graph, nearest_nodes(neighbors, at, NEIGHBORHOOD), data.label), None)
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """The metrics of a validation on a split of the run's data."""
@@ -222,3 +240,32 @@ def node_losses(model: NodeModel, batch: GraphBatch, count: int) -> Tensor:
     """-log p of the label of the first `count` nodes that have one, (nodes,)."""
     losses = model.losses(model(batch.nodes, batch.attends), batch.labels)
     return losses[batch.labels != PADDING][:count]
+
+
+def neighbors_of(graph: Graph) -> list[list[int]]:
+    """The nodes at the other end of the edges of each node, in either direction."""
+    neighbors: list[list[int]] = [[] for _ in graph.nodes]
+    for first, second in graph.edges:
+        neighbors[first].append(second)
+        neighbors[second].append(first)
+    return neighbors
+
+
+def nearest_nodes(neighbors: Sequence[Sequence[int]], start: int, count: int) -> list[int]:
+    """A node and those fewest edges away from it, `count` at most."""
+    found = {start: None}
+    waiting = deque([start])
+    while waiting:
+        for at in neighbors[waiting.popleft()]:
+            if at not in found and len(found) < count:
+                found[at] = None
+                waiting.append(at)
+    return list(found)
+
+
+def graph_text(graph: Graph, chosen: Sequence[int], label: str) -> str:
+    """Some nodes of a graph, with the edges between them, as JSON; label: name of the column of the labels."""
+    names = {at: graph.nodes[at].name for at in chosen}
+    edges = [[names[first], names[second]] for first, second in graph.edges if first in names and second in names]
+    nodes = [{**graph.nodes[at].values, label: graph.nodes[at].label} for at in chosen]
+    return json.dumps({"nodes": nodes, "edges": edges}, ensure_ascii=False)

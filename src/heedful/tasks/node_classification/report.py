@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heedful.errors import ConfigError
 from heedful.evaluation import labels as metrics
 from heedful.evaluation.metrics import MIN_RESAMPLES
 from heedful.evaluation.node_baselines import NodeTable, majority, propagate_labels, ridge_labels
 from heedful.storage.writing import output_file
-from heedful.tasks.classification.report import ClassificationReport, intervals
+from heedful.tasks.classification.report import ClassificationReport, baseline_figures, intervals
 from heedful.tasks.node_classification.command import EvaluateOptions
 from heedful.tasks.node_classification.data import EncodedGraph
-from heedful.tasks.node_classification.evaluate import ScoredNodes, score
+from heedful.tasks.node_classification.evaluate import score
 from heedful.tasks.node_classification.model import PADDING
 
 if TYPE_CHECKING:
@@ -47,11 +46,11 @@ def report(classifier: NodeClassifier, split: str, options: EvaluateOptions) -> 
         intervals(figures, options.bootstrap),
         dict(zip(names, metrics.label_rows(one_hot[0], one_hot[1]), strict=True)),
         metrics.confusion_matrix(scored.gold, predicted, len(names)).tolist(),
-        baseline_figures(classifier, graphs, len(names)) if options.baselines else {},
+        score_baselines(classifier, graphs, len(names)) if options.baselines else {},
     )
 
 
-def baseline_figures(classifier: NodeClassifier, graphs: Sequence[EncodedGraph], count: int) -> dict[str, dict[str, float]]:
+def score_baselines(classifier: NodeClassifier, graphs: Sequence[EncodedGraph], count: int) -> dict[str, dict[str, float]]:
     """Accuracy and macro F1 of each baseline; graphs: those that are scored."""
     train, tested = table_of(classifier.split_graphs("train")), table_of(graphs)
     scored = tested.labels != PADDING
@@ -60,12 +59,7 @@ def baseline_figures(classifier: NodeClassifier, graphs: Sequence[EncodedGraph],
         found["a linear model of the features"] = ridge_labels(train, tested.features[scored], count)
     if classifier.graphs.shares_graphs:
         found["label propagation"] = propagate_labels(train, count)[scored]
-    return {name: label_figures(predicted, tested.labels[scored], count) for name, predicted in found.items()}
-
-
-def label_figures(predicted: NDArray[np.int64], gold: NDArray[np.int64], count: int) -> dict[str, float]:
-    figures = ScoredNodes(np.eye(count)[predicted], gold).figures()
-    return {name: figures[name].statistics.value() for name in ("accuracy", "macro_f1")}
+    return baseline_figures(found, tested.labels[scored], count)
 
 
 def table_of(graphs: Sequence[EncodedGraph]) -> NodeTable:

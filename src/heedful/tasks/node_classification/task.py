@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.graphs import GraphsConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.nn.model import EncoderModel
 from heedful.tasks.base import RunConfig, TaskDefinition
@@ -52,8 +53,9 @@ class NodeClassificationTask:
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{len(self.config.known_labels)} labels, {sizes['labeled_nodes']:,} training nodes in {sizes['graphs']:,} graphs "
-            f"of {sizes['nodes']:,} nodes, in {sizes['batches_per_epoch']:,} batches per epoch"
+            f"{counted(len(self.config.known_labels), 'labels')}, {counted(sizes['labeled_nodes'], 'training nodes')} in "
+            f"{counted(sizes['graphs'], 'graphs')} "
+            f"of {counted(sizes['nodes'], 'nodes')}, in {counted(sizes['batches_per_epoch'], 'batches')} per epoch"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:

@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
-from heedful.data.labeled_series import parse_cell, refuse_long, split_cells
-from heedful.data.series import join_tables
+from heedful.data.labeled_series import find_split_file, parse_cell, refuse_long, split_cells
+from heedful.data.series import join_tables, table_text
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.labels import softmax
 from heedful.search import SearchConfig
 from heedful.tasks.classification.report import ClassificationReport
-from heedful.tasks.predictor import Loader, Predictor, Searcher, ValidationResult
+from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult
 from heedful.tasks.series_classification.command import EvaluateOptions
 from heedful.tasks.series_classification.config import SeriesClassificationConfig
 from heedful.tasks.series_classification.data import EncodedSeries, LabeledSeriesData, SeriesBatch, as_steps
@@ -54,6 +54,7 @@ class SeriesClassifier(Predictor):
     """A trained model that classifies series. A series is a list of steps, each a list of numbers, or a table."""
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+    reads_text: ClassVar[bool] = False
 
     @property
     def classifier(self) -> SeriesModel:
@@ -75,13 +76,14 @@ class SeriesClassifier(Predictor):
 
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The most probable label of one table, or of each of a list of series."""
-        is_one = isinstance(inputs, str | Mapping)
-        outputs = [prediction.text for prediction in self.predictions([inputs] if is_one else inputs, **options)]
-        return outputs[0] if is_one else outputs
+        return self.apply(inputs, lambda prediction: prediction.text, **options)
 
-    def predict_proba(self, inputs: Sequence[Input]) -> list[dict[str, float]]:
-        """The probability of each label, for each series."""
-        return [prediction.probabilities for prediction in self.predictions(inputs)]
+    def is_one(self, inputs: Any) -> bool:
+        return isinstance(inputs, str | Mapping)
+
+    def predict_proba(self, inputs: Any) -> Any:
+        """The probability of each label, for one series, or for each of a list of series."""
+        return self.apply(inputs, lambda prediction: prediction.probabilities)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[SeriesPrediction]:
         if options:
@@ -174,6 +176,14 @@ class SeriesClassifier(Predictor):
         ]
         return np.array(found, np.float32)
 
+    def example_inputs(self, split: str) -> Iterator[ExampleInput]:
+        """The series of a split as tables, with their labels."""
+        if find_split_file(self.run.data, split) is None:
+            return
+        series = self.labeled.series(split)
+        for frames, label in zip(series.frames, series.labels, strict=True):
+            yield ExampleInput(table_text(self.config.variables, frames.numpy()), self.config.known_labels[label])
+
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """The metrics of a validation on a split of the run's data."""
         series = self.labeled.series(split)
@@ -183,7 +193,8 @@ class SeriesClassifier(Predictor):
     def report(self, split: str | None, options: EvaluateOptions, *, load: Loader, search: Searcher) -> ClassificationReport:
         name = split or "test"
         series = self.labeled.series(name)
-        return report(self.classifier, self.system, series, self.config.known_labels, name, options)
+        train = partial(self.labeled.series, "train")
+        return report(self.classifier, self.system, series, self.config.known_labels, name, options, train)
 
     def validate(self) -> ValidationResult:
         return ValidationResult(self.evaluate("valid"), None, None, {})

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from heedful.data.labeled_series import LabeledSeriesConfig
+from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
@@ -49,7 +50,10 @@ class SeriesClassificationTask:
 
     def describe(self) -> str:
         sizes = self.statistics()
-        return f"{sizes['examples']:,} series with {sizes['steps']:,} steps in {sizes['batches_per_epoch']:,} batches per epoch"
+        return (
+            f"{counted(sizes['examples'], 'series')} with {counted(sizes['steps'], 'steps')} in "
+            f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch"
+        )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         return shuffled_batches(len(self.corpora.train.labels), self.data.batch, seed=self.seed, epoch=epoch)

@@ -183,15 +183,22 @@ def decode_pieces(
 ) -> list[list[Candidate]]:
     """`config.n_best` candidates of each piece; pieces of similar length are searched together, longest first. decoder:
     default: that of texts."""
-    candidates = [empty_candidates(config) for _ in pieces]
     reader, decoder = attention_reader(system, config), decoder or pair_decoder(system)
-    index_of = {piece.source_id: i for i, piece in enumerate(pieces)}
+    piece_of = {piece.source_id: piece for piece in pieces}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
-    for group in search_groups(decoder, ordered, config):
-        for source_id, hypotheses in check_finite(system, search_pieces(decoder, group, piece_config(config))):
-            i = index_of[source_id]
-            candidates[i] = finish_piece(system, pieces[i], hypotheses, config, reader)
-    return candidates
+
+    def decode(share: Sequence[Piece]) -> dict[int, list[Candidate]]:
+        found = {}
+        for group in search_groups(decoder, share, config):
+            for source_id, hypotheses in check_finite(system, search_pieces(decoder, group, piece_config(config))):
+                found[source_id] = finish_piece(system, piece_of[source_id], hypotheses, config, reader)
+        return found
+
+    candidates: dict[int, list[Candidate]] = {}
+    ranks = system.ranks
+    for part in ranks.map(decode, [ordered[rank :: ranks.size] for rank in range(ranks.size)]):
+        candidates |= part
+    return [candidates.get(piece.source_id) or empty_candidates(config) for piece in pieces]
 
 
 def empty_candidates(config: SearchConfig) -> list[Candidate]:
