@@ -19,7 +19,15 @@ export interface ModelInfo {
   options: string[];
   attention: { kind: string; layers: { layer: number; heads: number }[] }[];
   analyses: string[];
+  inputs?: string[]; // names of the texts of an input; several are separated by tabs
+  reads_text?: boolean; // false: an input is an image, a table, a graph or a history
+  grid_world?: GridWorld | null; // of a run of decisions
 }
+
+/** Cells are named like squares of a chess board: b3 is the second column, third row. */
+export interface GridWorld { size: number; walls: string[]; goals: Record<string, number> }
+
+export interface ExampleInput { text: string; expected: string | null }
 
 const embedded = document.getElementById("recorded");
 /** The data of this page, where it is that of a result. */
@@ -84,6 +92,15 @@ export function post(path: string, body: { model: string; [name: string]: Json }
     if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value!);
   }
   return reply;
+}
+
+export interface Examples { split: "validation" | "test"; inputs: ExampleInput[] }
+
+/** Inputs from the data of a run, none where it is not on the machine of the server. A forecast is best tried on the last data. */
+export async function examples(model: ModelInfo, count = 12): Promise<Examples> {
+  const from = (split: string): Promise<ExampleInput[]> => post("/api/examples", { model: model.id, split, count }).then((found) => found.examples);
+  const tested = model.task === "forecasting" ? await from("test") : [];
+  return tested.length ? { split: "test", inputs: tested } : { split: "validation", inputs: await from("valid") };
 }
 
 export const inspect = (model: string, analysis: string, text: string | null, options: Json = {}): Promise<Json> =>

@@ -23,6 +23,8 @@ export const selection = $state({
   step: 0,
   tour: 0,
   by: "weights",
+  mode: "", // of a form of Work: which heads, or whether the last rows are forecast
+  shown: "", // what is chosen there: numbers with commas between them
   runs: "",
   removed: "", // names of heads, with commas between them
 });
@@ -35,11 +37,12 @@ export function setTheme(theme: string): void {
   appearance.theme = theme;
 }
 
+const LONGEST = 20_000; // characters of an input in the address
 const NUMBERS = ["layer", "head", "step", "tour"] as const;
-const TEXTS = ["model", "text", "kind", "by", "runs", "removed"] as const;
+const TEXTS = ["model", "text", "kind", "by", "mode", "shown", "runs", "removed"] as const;
 
-export function readHash(): void {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+export function readHash(hash: string = location.hash): void {
+  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
   const given = new URLSearchParams(query);
   if (VIEWS.some(([name]) => name === path)) selection.view = path!;
   for (const name of TEXTS) if (given.has(name)) selection[name] = given.get(name)!;
@@ -47,14 +50,14 @@ export function readHash(): void {
     const value = Number(given.get(name)); // 0 is not written
     selection[name] = Number.isInteger(value) && value >= 0 ? value : 0;
   }
-  selection.removed = given.get("removed") ?? "";
+  for (const name of ["mode", "shown", "removed"] as const) selection[name] = given.get(name) ?? "";
 }
 
-/** The address of a view with the selection, some of it changed. */
+/** The address of a view with the selection, some of it changed; a long input, such as a large table, is not part of it. */
 export function hashOf(view: string = selection.view, changes: Partial<typeof selection> = {}): string {
   const query = new URLSearchParams();
   const given = { ...selection, ...changes };
-  for (const name of TEXTS) if (given[name]) query.set(name, given[name]);
+  for (const name of TEXTS) if (given[name] && given[name].length <= LONGEST) query.set(name, given[name]);
   for (const name of NUMBERS) if (given[name]) query.set(name, String(given[name]));
   return `#/${view}${query.size ? `?${query}` : ""}`;
 }

@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -17,6 +19,7 @@ from serving.running_server import run_server
 from workshop import start_heed
 
 from heedful.errors import ConfigError
+from heedful.serving import demo_training
 from heedful.serving.demo_training import DemoTraining
 from heedful.serving.limits import Limits
 from heedful.serving.served import Loading, Served
@@ -37,8 +40,16 @@ def service() -> Any:
     return make_service([], Loading(device="cpu"), Limits(), Access(), None)
 
 
+def start_forked(command: list[str], **options: Any) -> subprocess.Popen[Any]:
+    """A replacement of Popen, whose process would spend seconds on importing torch."""
+    assert command[:3] == [sys.executable, "-m", "heedful"]
+    return start_heed(*command[3:], **options)
+
+
 @pytest.fixture
-def demo(service: Any, tmp_path: Path) -> Iterator[DemoTraining]:
+def demo(service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DemoTraining]:
+    forked = SimpleNamespace(Popen=start_forked, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(demo_training, "subprocess", forked)
     folder = tmp_path / "runs" / "demo"
     training = DemoTraining(folder, lambda: Served(folder, None, Loading(device="cpu"), Limits(), service.metrics), service.add)
     training.options = (*SMALL, "training.steps=4")
@@ -71,6 +82,16 @@ def test_stopping_saves_and_training_continues(demo: DemoTraining) -> None:
     again.start()
     wait_for(lambda: again.state not in ("training", "loading"))
     assert again.describe()["state"] == "ready" and (demo.folder / "checkpoints" / f"step-{steps}").is_dir()
+
+
+def test_stopping_at_once_is_no_failure(demo: DemoTraining, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child may not have started to save at a signal."""
+    without_handlers = lambda _, **options: subprocess.Popen(["sleep", "60"], **options)  # noqa: E731
+    monkeypatch.setattr(vars(demo_training)["subprocess"], "Popen", without_handlers)
+    demo.start()
+    demo.stop()
+    wait_for(lambda: demo.state != "training")
+    assert demo.state == "stopped"
 
 
 def test_a_failure_has_a_message(demo: DemoTraining) -> None:

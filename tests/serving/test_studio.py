@@ -46,11 +46,45 @@ def test_models_are_listed_with_their_heads_and_analyses(server: Running) -> Non
     assert models["skip_thought"]["attention"] == []
 
 
+def test_only_analyses_that_work_are_listed(server: Running) -> None:
+    models = {one["id"]: set(one["analyses"]) for one in server.http.get("/api/models").json()["models"]}
+    assert {"heads", "pruning_curve", "explain", "image"} <= models["captioning"]
+    assert models["image_classification"] & {"heads", "pruning_curve", "explain", "image"} == {"explain", "image"}
+    assert models["forecasting"] == {"positions", "cost"}
+
+
 def test_models_are_listed_with_their_inputs_and_search_options(server: Running) -> None:
     models = {one["id"]: one for one in server.http.get("/api/models").json()["models"]}
     assert models["span"]["inputs"] == ["question", "context"] and models["classification"]["inputs"] == ["text"]
     assert models["translation"]["search"]["max_extra"] == 3 and "dictionary" not in models["translation"]["search"]
     assert models["tagging"]["search"] is None
+
+
+@pytest.mark.parametrize("task", ["captioning", "forecasting", "image_classification", "node_classification", "decisions"])
+def test_examples_are_those_of_the_data(task: str, server: Running, tiny_runs: dict[str, Path]) -> None:
+    expected = [one._asdict() for one in heedful.load(tiny_runs[task]).example_inputs("test")][:2]
+    fields = {"model": task, "split": "test", "count": 2}
+    assert server.http.post("/api/examples", json=fields).json() == {"examples": expected} and expected
+    refused = server.http.post("/api/examples", json=fields | {"split": "../test"})
+    assert refused.status_code == 400 and "Input should be 'valid' or 'test'" in refused.json()["error"]
+
+
+def test_no_examples_are_offered_without_the_data(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("image_classification", tmp_path)
+    assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "run") == 0
+    for image in tmp_path.glob("*.ppm"):
+        image.unlink()
+    (tmp_path / "images.csv").unlink()
+    with run_server(tmp_path / "run") as running:
+        assert running.http.post("/api/examples", json={}).json() == {"examples": []}
+
+
+def test_an_image_or_a_table_may_be_longer_than_a_text(server: Running) -> None:
+    for model, status in (("forecasting", 200), ("translation", 400)):
+        text = "date,load,wind\n" + "".join(f"{2000 + at}-01-01,{at},1\n" for at in range(500))
+        assert server.http.post("/api/predict", json={"model": model, "inputs": text}).status_code == status
+    refused = server.http.post("/api/inspect/forecast", json={"model": "forecasting", "text": "1" * 100_001})
+    assert refused.status_code == 400 and "expected at most 100,000 characters" in refused.json()["error"]
 
 
 def test_the_example_of_generated_data_is_one_of_its_sentences(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from workshop import heed
 
 HOSTILE = ["<img/src=x/onerror=alert(1)>", "\u202eabc\u202c", "y" * 3000, "日本語", "שלום", "</script>"]
 WIDE_TEXT = " ".join(f"w{1 + at % 8}" for at in range(40))  # 40 tokens
+FAST = "training.schedule={name='constant', learning_rate=0.1, warmup=1}"  # outputs that depend on their inputs
+IMAGES = "dim=16, heads=2, image_size=[4, 4], patch=2"
 GRAPH = 'family="transformer", dim=16, feed_forward=16'
 
 CHANGES: dict[str, tuple[str, Sequence[str]]] = {  # run -> its task, and changes of the tiny recipe of that task
@@ -19,6 +21,11 @@ CHANGES: dict[str, tuple[str, Sequence[str]]] = {  # run -> its task, and change
     "rotary": ("language", ['model={family="gpt", dim=16, layers=2, heads=2, position="rotary"}']),
     "alibi": ("translation", [f'model={{{GRAPH}, layers=1, heads=2, position="alibi"}}']),
     "wide": ("translation", [f"model={{{GRAPH}, layers=6, heads=8}}"]),
+    "vit": ("image_classification", [f"model={{{IMAGES}, layers=2, family='vit'}}"]),
+    "captions": ("captioning", [f"model={{{IMAGES}, layers=2, family='vision_encoder_decoder'}}"]),
+    "nodes": ("node_classification", ["model.layers=['self-attention', 'self-attention']"]),
+    "forecasting": ("forecasting", [FAST]),
+    "decisions": ("decisions", [FAST]),
     "gold": ("translation", ["data={builtin=true, counts={train=80, valid=20, test=20}, batch_tokens=256}"]),
 }
 

@@ -156,6 +156,14 @@ def test_back_returns_to_the_view_before(browser: Any, url: str) -> None:
         settle(opened)
 
 
+def test_an_address_is_followed_although_the_page_replaces_it_before_it_is_read(browser: Any, url: str) -> None:
+    """As an effect does when an example arrives between a change of the address and its event."""
+    with page(browser, url, "attention") as opened:
+        opened.evaluate("old => { location.hash = '#/cost?model=translation'; history.replaceState(null, '', old) }", opened.url)
+        playwright.expect(opened.locator("#to-cost")).to_have_attribute("aria-selected", "true")
+        assert "#/cost?" in opened.url
+
+
 def test_a_request_that_a_full_queue_refuses_is_sent_again(browser: Any, url: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     opened = context.new_page()

@@ -137,14 +137,20 @@ class Call:
             pass
         reported.put_nowait(Failed(Cancelled()))
 
-    def check_texts(self, texts: Sequence[str], name: str) -> None:
-        """Raise an error for too many or too long texts."""
+    def longest_input(self, served: Served) -> int:
+        """The most characters of an input of a model."""
         limits = self.service.limits
+        return limits.max_characters if served.predictor.reads_text else limits.max_data
+
+    def check_texts(self, texts: Sequence[str], name: str, served: Served | None = None) -> None:
+        """Raise an error for too many or too long texts; served: the model whose inputs they are."""
+        limits = self.service.limits
+        most = limits.max_characters if served is None else self.longest_input(served)
         if len(texts) > limits.max_texts:
             raise ApiError(400, f"{name}: given {len(texts):,} texts, expected at most {limits.max_texts:,}", param=name)
         longest = max(map(len, texts), default=0)
-        if longest > limits.max_characters:
-            message = f"{name}: given a text of {longest:,} characters, expected at most {limits.max_characters:,}"
+        if longest > most:
+            message = f"{name}: given a text of {longest:,} characters, expected at most {most:,}"
             raise ApiError(400, message, param=name)
 
 

@@ -50,7 +50,7 @@ class DemoTraining:
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for the child, then load its model."""
         code = process.wait()
-        if code == Interrupted.exit_code:
+        if code in (Interrupted.exit_code, -signal.SIGTERM):  # the signal itself ends a child that has hardly started
             self.state = "stopped"
         elif code != 0:
             self.state, self.message = "failed", f"Training ended with exit code {code}; the terminal shows why."

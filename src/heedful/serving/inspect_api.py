@@ -49,7 +49,7 @@ async def inspect(call: Call, given: InspectFields) -> Any:
         if not isinstance(search, dict) or "config" not in signature_of(name):
             raise ApiError(400, "options.search: expected an object, for an analysis that decodes", param="options")
         check_options(call, served, search)
-    arguments = check_arguments(name, given, call.service.limits.max_characters)
+    arguments = check_arguments(name, given, call.longest_input(served))
     try:
         result = start_analysis(served, lambda: analyze(served, name, arguments, search))
         return await asyncio.wait_for(asyncio.wrap_future(result), call.service.limits.analysis_deadline)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Limits:
     max_texts: int = 50  # of a request
     max_characters: int = 5_000  # of a text
+    max_data: int = 100_000  # characters of an input that is no text: an image, a table, a graph or a history
     max_body: int = 2**18  # bytes of a request
     max_tokens: int = 2_048  # to generate for a text
     max_candidates: int = 16  # of a text: beam, alternatives, samples

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from pydantic import Field
 
 from heedful.config.base import plain
+from heedful.data.gridworld import GridWorld
 from heedful.inspection.analyses.summary import attentions_of, list_analyses
 from heedful.inspection.result import replace_non_finite
 from heedful.search import SearchConfig
@@ -28,6 +29,7 @@ from heedful.tasks import find_command
 from heedful.tasks.translation.predictor import Translator
 
 Options = dict[str, Any]
+UNLISTED = {"explain": "attention", "pruning_curve": "heads"}  # analyses that models have with those that are listed
 
 
 class PredictFields(Body):
@@ -52,7 +54,7 @@ def find_model(call: Call, name: str | None) -> Served:
 async def predict(call: Call, given: PredictFields) -> Options:
     served = find_model(call, given.model)
     texts = [given.inputs] if isinstance(given.inputs, str) else given.inputs
-    call.check_texts(texts, "inputs")
+    call.check_texts(texts, "inputs", served)
     predictions = await call.predict(served, texts, check_options(call, served, given.options))
     found = [replace_non_finite(prediction.to_dict()) for prediction in predictions]
     return {"model": served.id, "task": served.task, "predictions": found}
@@ -99,20 +101,24 @@ def abilities(served: Served) -> Options:
     heads: dict[str, dict[int, int]] = {}
     for one in attentions_of(served.predictor):
         heads.setdefault(one.kind.name, {})[one.layer] = one.heads
+    world: GridWorld | None = getattr(served.predictor.run.data, "grid_world", None)
     listed = {arguments.split()[0] for arguments in list_analyses(served.predictor)} - {"report"}
+    unlisted = {name for name, needed in UNLISTED.items() if needed in listed}
     return {
         "example": example_text(served),
         "generates": generates(served.predictor),
         "reads_turns": reads_turns(served.predictor),
         "translates": isinstance(served.predictor, Translator),
         "inputs": list(served.predictor.input_names),
+        "reads_text": served.predictor.reads_text,
+        "grid_world": None if world is None else world.to_dict(),
         "options": sorted(known_options(served.task)),
         "search": search_defaults(served),
         "attention": [
             {"kind": kind, "layers": [{"layer": layer, "heads": count} for layer, count in layers.items()]}
             for kind, layers in heads.items()
         ],
-        "analyses": sorted(listed | ({"explain", "pruning_curve"} if heads else set())),
+        "analyses": sorted(listed | unlisted),
     }
 
 
@@ -120,7 +126,7 @@ def abilities(served: Served) -> Options:
 def example_text(served: Served) -> str:
     """A text to try: of generated data, whose words the model knows, the first test example; else that of the task; none for a
     model of numbers."""
-    if served.predictor.run.model.numeric_inputs:
+    if served.predictor.run.model.numeric_inputs or not served.predictor.reads_text:
         return ""
     if not getattr(served.predictor.run.data, "builtin", None) or reads_turns(served.predictor):
         return served.canary

@@ -6,6 +6,7 @@ does not name them, or to override them, they are given with the folder: runs/mi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -201,5 +202,6 @@ def languages_of(predictor: Predictor) -> Pair | None:
 
 
 def weights_hash(checkpoint: Path) -> str:
-    """The SHA-256 of the weights, as in the manifest of the checkpoint; they were compared when they were loaded."""
-    return read_manifest(checkpoint).files[f"{inference_stem(checkpoint)}.safetensors"].sha256
+    """The SHA-256 of the weights, or of those of their parts, from the manifest; they were compared when they were loaded."""
+    digests = [file.sha256 for file in read_manifest(checkpoint).files_of(inference_stem(checkpoint)).values()]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -4,19 +4,22 @@ GET /                       the page
 GET /studio/studio.js       its script, style and icon
 POST /api/attention         the attention of every head of a kind, for the grid
 POST /api/alignment         the word alignment of a text and its translation by given heads
+POST /api/examples          inputs from the validation or the test data of a run
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 from typing import Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
 from heedful import inspection
+from heedful.errors import HeedfulError
 from heedful.inspection.analyses.alignment import find_heads
 from heedful.inspection.measures.alignment_heads import Aligner, Moment
 from heedful.inspection.measures.alignment_links import Cover, LinkRule
@@ -30,6 +33,7 @@ from heedful.serving.served import Served
 from heedful.serving.worker import DeadlineExceeded
 from heedful.storage.reading import read_package_text
 
+MAX_EXAMPLES = 50
 FILES = {  # what is served, with its media type
     "index.html": "text/html; charset=utf-8",
     "studio.js": "text/javascript; charset=utf-8",
@@ -68,7 +72,7 @@ class AttentionFields(Body):
 async def attention(call: Call, given: AttentionFields) -> Any:
     """The values of every head of a kind of attention."""
     served = find_model(call, given.model)
-    call.check_texts([given.text, given.target or ""], "text")
+    call.check_texts([given.text, given.target or ""], "text", served)
     check_options(call, served, given.search)
 
     def compute() -> Any:
@@ -115,10 +119,31 @@ async def alignment(call: Call, given: AlignmentFields) -> Any:
     return await analyze(call, served, compute)
 
 
+class ExampleFields(Body):
+    model: str | None = Field(default=None, description="Id of a model; may be omitted where there is only one.")
+    split: Literal["valid", "test"] = Field(default="valid", description="The data that the inputs are from.")
+    count: int = Field(default=12, ge=1, le=MAX_EXAMPLES, description="The largest number of inputs.")
+
+
+async def examples(call: Call, given: ExampleFields) -> Any:
+    """Inputs from the data of a run, with what is expected of each: none where its data is not on this machine."""
+    served = find_model(call, given.model)
+    return {"examples": await analyze(call, served, lambda: first_examples(served, given.split, given.count))}
+
+
+@lru_cache(64)
+def first_examples(served: Served, split: str, count: int) -> list[dict[str, str | None]]:
+    try:
+        return [one._asdict() for one in islice(served.inspected.example_inputs(split), count)]
+    except HeedfulError:
+        return []
+
+
 ENDPOINTS = [
     Endpoint("GET", "/", page, "The studio, a page for all models", answer=None, needs_key=False),
     Endpoint("GET", "/studio", page, "The studio, a page for all models", answer=None, needs_key=False),
     Endpoint("GET", "/studio/{file}", file, "A file of the studio", answer=None, needs_key=False, choices=list(FILES)),
     Endpoint("POST", "/api/attention", attention, "The attention of every head of a kind", fields=AttentionFields),
     Endpoint("POST", "/api/alignment", alignment, "Align the words of a text and its translation", fields=AlignmentFields),
+    Endpoint("POST", "/api/examples", examples, "Inputs from the data of a run, to try a model with", fields=ExampleFields),
 ]

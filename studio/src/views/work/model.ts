@@ -2,11 +2,10 @@
 import { TOUR, type Json, type ModelInfo } from "../../api";
 
 export interface WorkModel extends ModelInfo {
-  inputs?: string[]; // names of the texts of an input; several are separated by tabs
   search?: Record<string, Json> | null; // search options of the run; null: its predictions are not searched for
 }
 
-export const inputNames = (model: ModelInfo): string[] => (model as WorkModel).inputs ?? ["text"];
+export const inputNames = (model: ModelInfo): string[] => model.inputs ?? ["text"];
 
 const DEFAULTS: Record<string, Json> = { method: "beam", beam: 4, length_penalty: 0.6, temperature: 1, top_p: 1, seed: 0 };
 
