@@ -72,7 +72,7 @@ CASES = {  # name -> processes, training.distributed, CUDA graphs
 class RandomTokens:
     """A task of random sentence pairs."""
 
-    config = SimpleNamespace(unit="tokens", metrics={"loss": "lower"})
+    config = SimpleNamespace(unit="tokens", compares_rows=False, metrics={"loss": "lower"})
 
     def __init__(self, size: Size) -> None:
         generator = torch.Generator().manual_seed(1)
@@ -276,6 +276,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="a tiny model and few updates")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=40.0, help="the longest time of one case")
+    parser.add_argument("--cases", nargs="+", choices=[*CASES, "async"], default=[*CASES, "async"])
     parser.add_argument("--size", choices=list(SIZES), default="base", help=argparse.SUPPRESS)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
@@ -288,7 +289,7 @@ def main() -> None:
     figures: dict[str, Any] = {"date": date.today().isoformat(), "device": device, "torch": torch.__version__}
     figures |= {"size": options.size, "rows": SIZES[options.size].rows, "time": SIZES[options.size].time}
     with tempfile.TemporaryDirectory() as folder:
-        for name in (*CASES, "async"):
+        for name in options.cases:
             figures |= start_case(name, options, Path(folder))
             print(f"{name} done", flush=True)
             if "alone_ms" in figures:

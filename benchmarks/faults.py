@@ -27,6 +27,7 @@ import faults_disk
 import faults_files
 import faults_hostile
 import faults_numbers
+import faults_ranks
 import faults_resume
 import faults_saving
 import faults_server
@@ -47,6 +48,7 @@ GROUPS = (
     faults_signals,
     faults_resume,
     faults_saving,
+    faults_ranks,
 )
 FIRST = ("random moments", "at every operation")  # they take minutes
 CASES: list[Case] = sorted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -119,6 +120,33 @@ def changed_data(change: Callable[[Path], object], sandbox: Sandbox) -> Outcome:
     return expect(again, 3, message="pairs.tsv", also=saved and stopped.code == 75 and same and done.code == whole.code == 0)
 
 
+def killed_worker(sandbox: Sandbox) -> Outcome:
+    """A process that encodes a shard is killed; the store is compared with one of a run without a kill."""
+    recipe = sandbox.recipe()
+    sandbox.write("many.tsv", "".join(f"w{number % 20} w{number % 17}\tw{number % 13}\n" for number in range(150_000)))
+    arguments = ("train", recipe, "data.train={tsv='many.tsv'}", "training.steps=2", "--device", "cpu", "--run")
+    running = sandbox.fork(no_fault, *arguments, "run")
+    workers: list[str] = []
+
+    def is_encoding() -> bool:
+        tasks = Path(f"/proc/{running.pid}/task").glob("*/children")
+        workers[:] = [child for task in tasks for child in task.read_text().split()]
+        return any((sandbox.folder / "cache/tokens").glob("*.shards/.tmp-*"))
+
+    began = running.wait_for(is_encoding) and bool(workers)
+    os.kill(int(workers[0]), signal.SIGKILL)
+    done = sandbox.finish(running)
+    sandbox.environment["HEED_CACHE"] = str(sandbox.folder / "other")
+    whole = sandbox.injected(no_fault, *arguments, "whole")
+    first, second = (
+        [path.read_bytes() for path in sorted(sandbox.folder.glob(f"{cache}/tokens/*/*"))] for cache in ("cache", "other")
+    )
+    same = first == second and len(first) > 5 and weights(sandbox.folder / "run") == weights(sandbox.folder / "whole")
+    message = "ended with signal 9; its shard is encoded again"
+    outcome = expect(done, 0, message=message, also=began and whole.code == 0 and same)
+    return outcome._replace(text=f"{outcome.text}; {message}") if outcome.right else outcome
+
+
 def invalid_data(content: bytes, code: int, message: str, sandbox: Sandbox) -> Outcome:
     recipe = sandbox.recipe()
     sandbox.write("other.tsv", content)
@@ -149,6 +177,8 @@ CASES = [
              partial(changed_data, change))
         for name, change in CHANGES.items()
     ),
+    Case(11, "train, a process that encodes the data is killed", "its shard is encoded again; identical store and weights",
+         killed_worker),
     Case(11, "train, an empty file", "exit 3, one sentence", partial(invalid_data, b"", 3, "other.tsv is empty")),
     Case(11, "train, a line that is not UTF-8", "skipped and reported",
          partial(invalid_data, PAIRS + b"t\xffo\tdue\n", 0, "1 line that is not UTF-8, skipped")),

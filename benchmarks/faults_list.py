@@ -97,8 +97,10 @@ FAULTS = {
             "training/test_ranks.py::test_a_run_continues_with_another_number_of_processes",
             "training/test_ranks.py::test_a_signal_to_one_process_stops_all_after_saving",
             "training/test_ranks.py::test_a_nonfinite_loss_on_one_process_skips_the_update_on_all",
+            "training/test_ranks.py::test_a_process_killed_while_all_save_their_parts_leaves_the_checkpoint_before",
+            "training/test_ranks.py::test_a_stopped_process_is_named_and_replaced",
         ),
-        "By fast tests only; slow and hanging ranks are not covered.",
+        "While rank 0 prepares data or validates, the others wait for it without a limit.",
     ),
     11: Fault(
         "Data that is invalid or changes",
@@ -107,6 +109,7 @@ FAULTS = {
             "cli/test_broken_data.py::test_a_run_whose_data_changed_is_not_modified",
             "cli/test_broken_data.py::test_invalid_lines_are_counted_reported_and_skipped",
             "contracts/test_tasks.py::test_an_unusable_line_is_a_data_error_with_file_and_line",
+            "data/test_encode_shards.py::test_the_shard_of_a_killed_worker_is_encoded_by_a_new_one",
         ),
     ),
     12: Fault(
@@ -116,12 +119,20 @@ FAULTS = {
             f"{RESUME}::test_a_different_config_is_refused_and_the_difference_shown",
         ),
     ),
-    13: Fault("Asynchronous saving", (), "Saves are synchronous here: there is none to overlap."),
+    13: Fault(
+        "Asynchronous saving",
+        (
+            "training/test_ranks.py::test_a_killed_process_is_replaced_and_the_weights_have_the_same_bits",
+            "training/test_ranks.py::test_a_signal_to_one_process_stops_all_after_saving",
+        ),
+    ),
     14: Fault(
         "Hostile checkpoints and configs",
         (
             f"{CHECKPOINT}::test_an_invalid_header_is_refused_even_with_a_matching_manifest",
             f"{CHECKPOINT}::test_paths_outside_the_folder_are_refused",
+            "training/test_tensor_parts.py::test_missing_repeated_and_different_parts_are_an_error",
+            "training/test_tensor_parts.py::test_offsets_that_are_not_rows_are_an_error",
             "storage/test_reading.py::test_a_line_without_end_is_refused_before_memory_runs_out",
         ),
         "Checkpoints hold no pickles, and none is ever loaded.",

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,15 @@ Act = Callable[[int, str], None]  # (number of the point, its name)
 
 
 def watch_save(save: int, act: Act) -> None:
-    """Call act(number, name) before every change of the disk in the given save (1: the first) of this process."""
+    """Call act(number, name) before every change of the disk in the given save (1: the first) of this process, in the thread
+    that writes."""
     from heedful.training.loop import Trainer
 
-    saves, number, active = 0, 0, False
+    saves, number, active, thread = 0, 0, False, 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal number, active
-        if not active:
+        if not active or threading.get_ident() != thread:
             return
         name = name_of(event, arguments)
         if name is not None:
@@ -42,16 +44,16 @@ def watch_save(save: int, act: Act) -> None:
             finally:
                 active = True
 
-    def watched(trainer: Any) -> Any:
-        nonlocal saves, active
-        saves += 1
+    def watched(trainer: Any, *arguments: Any) -> Any:
+        nonlocal saves, active, thread
+        saves, thread = saves + 1, threading.get_ident()
         active = saves == save
         try:
-            return own(trainer)
+            return own(trainer, *arguments)
         finally:
             active = False
 
-    own = patch(Trainer, "save", watched)
+    own = patch(Trainer, "write", watched)
     announce_flushes()
     announce_halves()
     sys.addaudithook(hook)

@@ -14,7 +14,7 @@ from typing import Any
 
 import kill
 from faults_files import flip
-from faults_numbers import in_forward
+from faults_numbers import in_forward, in_validation, out_of_memory
 from faults_saving import newest_step
 from faults_workshop import ROOT, STEPS, Case, Outcome, Running, Sandbox, expect, last_step, no_fault, patch, weights
 
@@ -152,12 +152,39 @@ def every_task(damages: bool, sandbox: Sandbox) -> Outcome:
     return Outcome(not wrong, f"{len(TASKS)} tasks: {'; '.join(wrong) or 'identical weights and optimizer state'}")
 
 
+def memory_of_every_task(sandbox: Sandbox) -> Outcome:
+    """Memory is full in the first validation, then in a prediction."""
+    from tiny_tasks import write_tiny_recipe
+
+    from heedful.tasks import TASKS
+
+    def fail_in_modules() -> None:
+        from torch import nn
+
+        patch(nn.Module, "__call__", lambda *arguments, **options: out_of_memory())
+
+    wrong = []
+    for task in TASKS:
+        recipe = write_tiny_recipe(task, sandbox.folder)
+        command = (*train(recipe, task), "training.steps=2")
+        stopped = sandbox.injected(partial(in_validation, out_of_memory), *command)
+        done = sandbox.injected(no_fault, *command)
+        predicted = sandbox.injected(fail_in_modules, "predict", task, "inputs.txt", "--device", "cpu")
+        codes = (stopped.code, done.code, predicted.code)
+        clear = all("memory is full" in one.err and "Traceback" not in one.err for one in (stopped, predicted))
+        if codes != (6, 0, 6) or not clear:
+            wrong.append(f"{task}: exit {codes}, {predicted.message_line}")
+    return Outcome(not wrong, f"{len(TASKS)} tasks: {'; '.join(wrong) or 'exit 6 with advice'}")
+
+
 SAME = "the same command ends with the weights of an uninterrupted run"
 REFUSED = "exit 2 with the difference, the run is unchanged"
 CASES = [
     Case(2, f"SIGKILL at {KILLS} random moments", "no checkpoint lost or damaged, every final weight identical", random_kills),
     Case(2, "SIGKILL during a save, every task", SAME, partial(every_task, False)),
     Case(5, "SIGKILL, then one bit of the newest checkpoint flipped, every task", SAME, partial(every_task, True)),
+    Case(9, "out of memory in a validation and a prediction, every task", "exit 6 with advice, and the same command trains",
+         memory_of_every_task),
     Case(12, "SIGKILL at every position of two epochs", SAME, partial(killed_at_every_step, (), range(1, 14))),
     Case(12, "SIGKILL between the batches of an accumulated update", SAME,
          partial(killed_at_every_step, ("training.accumulate=3",), range(5, 40, 7))),

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from faults_workshop import Case, Finished, Outcome, Running, Sandbox, no_fault, patch, read_from_start
@@ -60,11 +61,11 @@ def server(sandbox: Sandbox, *options: str, fault: Callable[[], object] = no_fau
         raise
 
 
-def slow_down() -> None:
+def slow_down(seconds: float = STEP) -> None:
     from heedful.search.engine import Engine
 
     def step(engine: Engine) -> None:
-        time.sleep(STEP)
+        time.sleep(seconds)
         own(engine)
 
     own = patch(Engine, "step", step)
@@ -128,8 +129,17 @@ def leaves(sandbox: Sandbox) -> Outcome:
 
 
 def queue_depth(one: Server) -> float:
+    return gauges(one, "heedful_queue_depth")
+
+
+def in_server(one: Server) -> float:
+    """The requests that wait or are decoded: all that were accepted and not answered."""
+    return gauges(one, "heedful_queue_depth", "heedful_running")
+
+
+def gauges(one: Server, *names: str) -> float:
     lines = one.ask(b"", "/metrics", "GET")[2].splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("heedful_queue_depth"))
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(names))
 
 
 def bad_requests(sandbox: Sandbox) -> Outcome:
@@ -163,12 +173,38 @@ def poison_text(sandbox: Sandbox) -> Outcome:
     return Outcome(right, f"{codes[0]} for the text, {codes[1:].count(200)} of 9 others answered; exit {done.code}")
 
 
+def full_memory(sandbox: Sandbox) -> Outcome:
+    """One step of the batch runs out of memory: its requests fail, the others are answered."""
+    marker = sandbox.folder / "full"
+
+    def fail_once() -> None:
+        import torch
+
+        from heedful.tasks.continuous_batching import ContinuousBatch
+
+        def step(batch: Any) -> Any:
+            if marker.exists():
+                marker.unlink()
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free.")
+            return own(batch)
+
+        own = patch(ContinuousBatch, "step", step)
+        slow_down()
+
+    with server(sandbox, fault=fail_once) as one:
+        marker.touch()
+        with ThreadPoolExecutor(6) as clients:
+            codes = Counter(reply[0] for reply in clients.map(lambda _: one.ask(), range(6)))
+        right = 1 <= codes[500] <= 6 and set(codes) <= {200, 500}
+        return result(sandbox, one, right, "the requests of the step 500, the others 200" if right else f"{codes}")
+
+
 def stopped_when_busy(sandbox: Sandbox) -> Outcome:
-    with server(sandbox, fault=slow_down) as one:
+    with server(sandbox, fault=partial(slow_down, 5 * STEP)) as one:
         with ThreadPoolExecutor(12) as clients:
             asked = [clients.submit(one.ask) for _ in range(12)]
             limit = time.monotonic() + 30
-            while queue_depth(one) == 0 and time.monotonic() < limit and not all(reply.done() for reply in asked):
+            while sum(reply.done() for reply in asked) + in_server(one) < 12 and time.monotonic() < limit:
                 time.sleep(0.005)
             one.running.send(signal.SIGTERM)
             codes = Counter(reply.result()[0] for reply in asked)
@@ -182,5 +218,6 @@ CASES = [
     Case(17, "clients leave in the middle of a stream", "their places are free again", leaves),
     Case(17, "invalid JSON and UTF-8, a word of a megabyte, NUL", "400 or 413 each; others are not disturbed", bad_requests),
     Case(17, "a text that makes the tokenizer fail", "500 for this one, the others are answered", poison_text),
+    Case(9, "out of memory in a server", "500 for the requests that are decoded, later ones are answered", full_memory),
     Case(17, "SIGTERM while requests wait", "all accepted requests are answered; exit 0", stopped_when_busy),
 ]

@@ -19,6 +19,10 @@ the figure are baselines on the same test data: simple models that need no train
     skip_thought     sentences of WikiText-2                             counts of tokens, and of pairs of tokens
     forecasting      ETTh1, 7 variables, every hour                      persistence, seasonal naive, ridge
     node_classification  generated groups of nodes                       linear model of the features, label propagation
+    image_classification generated shapes                                the label of the nearest training image
+    captioning           generated scenes of shapes                      the caption of the nearest training image
+    series_classification  generated gaits                               the label with the nearest mean deviations
+    decisions            episodes in a generated grid world              the most frequent action
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ import json
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,11 +50,18 @@ from peers.machine import machine_info
 
 import heedful
 from heedful.data.corpus_text import open_text, passages
+from heedful.data.gaits import COLUMNS, draw_gait
 from heedful.data.graph_toys import communities
+from heedful.data.gridworld import draw_episodes, name_of
+from heedful.data.image_files import ImageFormat, encode_png
 from heedful.data.input_lines import read_texts
+from heedful.data.shape_scenes import draw_scenes
+from heedful.data.shapes import SHAPES, draw_shape
 from heedful.data.sources import find_path
 from heedful.data.splits import splits_of
 from heedful.evaluation.tables import table
+from heedful.tasks.image_classification.predictor import ImageClassifier
+from heedful.tasks.series_classification.predictor import SeriesClassifier
 from heedful.tasks.skip_thought.data import NONE, SkipThoughtData
 from heedful.tasks.skip_thought.predictor import SkipThought
 from heedful.tasks.translation.data import examples_of
@@ -57,6 +69,9 @@ from heedful.tasks.translation.data import examples_of
 ROWS, SEED = 10_000, 5
 FEWEST_ROWS = 200  # of a series
 MOST_NODES = 2000  # of a graph
+MOST_SERIES = 1000  # of the training data
+FRAMES = 24  # steps of a series
+STEPS = 12  # of an episode, about
 BIGRAM = 0.7  # weight of pairs of tokens, in the mean with single tokens
 THINGS, KINDS = 400, 100  # invented words
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -296,6 +311,81 @@ def write_graph(folder: Path, rows: int) -> None:
             csv.writer(file).writerows(table_rows)
 
 
+def write_images(folder: Path, rows: int) -> None:
+    """Shapes of any color, size and place, a folder for each."""
+    shutil.rmtree(folder / "images")
+    form = ImageFormat(16, 16, 3)
+    for at, name in enumerate(SHAPES):
+        (folder / "images" / name).mkdir(parents=True)
+        for number in range(rows // len(SHAPES)):
+            pixels = draw_shape(name, form, np.random.Generator(np.random.Philox(key=[SEED + at, number])))
+            (folder / "images" / name / f"{number}.png").write_bytes(encode_png(pixels))
+
+
+def write_scenes(folder: Path, rows: int) -> None:
+    shutil.rmtree(folder / "images")
+    (folder / "images").mkdir()
+    lines = ["path,caption\n"]
+    for number, drawn in enumerate(draw_scenes("train", rows, ImageFormat(24, 24, 3))):
+        (folder / "images" / f"{number}.png").write_bytes(encode_png(drawn.pixels))
+        lines.append(f"images/{number}.png,{drawn.scene.caption}\n")
+    (folder / "captions.csv").write_text("".join(lines))
+
+
+def write_gaits(folder: Path, rows: int) -> None:
+    """Walking and running, from any place."""
+    for at, (split, count) in enumerate(counts(min(rows, MOST_SERIES))):
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["sequence", "label", *COLUMNS])
+            for number in range(count):
+                label = ("walking", "running")[number % 2]
+                draw = np.random.Generator(np.random.Philox(key=[SEED + at, number]))
+                writer.writerows([number, label, *frame] for frame in draw_gait(label, draw, FRAMES).round(3).tolist())
+
+
+def write_episodes(folder: Path, rows: int) -> None:
+    """Episodes with about as many steps as rows, in the grid world of the starter."""
+    with (folder / "episodes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["episode", "step", "cell", "action", "reward"])
+        for number, episode in enumerate(draw_episodes(0, "train", max(rows // STEPS, 20))):
+            for step, (cell, action, reward) in enumerate(zip(*episode, strict=True)):
+                writer.writerow([number, step, name_of(cell), action, f"{reward:g}"])
+
+
+def nearest(known: np.ndarray[Any, Any], asked: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The index of the known vector with the smallest Euclidean distance, for each vector asked for."""
+    known, asked = (np.asarray(several, np.float64).reshape(len(several), -1) for several in (known, asked))
+    distances = np.square(known).sum(1) - 2 * asked @ known.T
+    return cast("np.ndarray[Any, Any]", distances.argmin(1))
+
+
+def nearest_image(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    classifier = ImageClassifier.load(run, device="cpu")
+    train, test = (classifier.split_images(split) for split in ("train", "test"))
+    guesses = train.labels[nearest(train.pixels[train.rows], test.pixels[test.rows])]
+    return {"nearest image": float((guesses == test.labels).mean())}
+
+
+def caption_of_nearest_image(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    captioner = heedful.Captioner.load(run, device="cpu")
+    train, test = (captioner.split_images(split) for split in ("train", "test"))
+    found = nearest(train.pixels[train.rows], test.pixels[test.rows])
+    return {"nearest image": heedful.bleu([train.captions[at] for at in found.tolist()], test.captions).value}
+
+
+def nearest_deviations(run: Path, report: Mapping[str, Any]) -> dict[str, float]:
+    """The label whose training series have the nearest mean of the standard deviations of their columns."""
+    data = SeriesClassifier.load(run, device="cpu").labeled
+    train, test = (data.series(split) for split in ("train", "test"))
+    spreads = [np.stack([frames.std(0).numpy() for frames in part.frames]) for part in (train, test)]
+    labels = sorted(set(train.labels.tolist()))
+    means = np.stack([spreads[0][train.labels == label].mean(0) for label in labels])
+    guesses = np.array(labels)[nearest(means, spreads[1])]
+    return {"nearest deviations": float((guesses == test.labels).mean())}
+
+
 REPORTED, WITHOUT_REPLIES = ("--baselines", "--bootstrap", "0"), ("--replies", "0")
 TRIALS = {
     "classification": Trial("SST-2", write_classification, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
@@ -312,6 +402,10 @@ TRIALS = {
     "skip_thought": Trial("WikiText-2", write_sentences, "perplexity", counted_neighbors),
     "forecasting": Trial("ETTh1", write_series, "mse", partial(reported_baselines, "mse")),
     "node_classification": Trial("generated", write_graph, "accuracy", partial(reported_baselines, "accuracy"), REPORTED),
+    "image_classification": Trial("generated", write_images, "accuracy", nearest_image),
+    "captioning": Trial("generated", write_scenes, "bleu", caption_of_nearest_image),
+    "series_classification": Trial("generated", write_gaits, "accuracy", nearest_deviations),
+    "decisions": Trial("generated", write_episodes, "accuracy", partial(reported_baselines, "accuracy")),
 }
 LOWER = {"perplexity", "mse"}  # metrics of which less is better
 

@@ -65,9 +65,15 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    """The tree and everything below it."""
+    return list(ast.walk(tree))
+
+
 def named(tree: ast.AST) -> Iterator[str]:
     """Every module that is imported anywhere below: `from a import b` names a.b where that is a module, else a."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -135,23 +141,23 @@ MAY_OPEN = {
 def files_opened(module: str) -> list[str]:
     """The calls that open a file, except those of functions that were imported from `storage` or defined in the module."""
     tree = tree_of(module)
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    own = {node.name for node in nodes(tree) if isinstance(node, ast.FunctionDef)}
     stored = {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("heedful.")
         for alias in node.names
     }
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Name) and node.func.id in OPENS - own - stored:
             found.append(f"{module}:{node.lineno} {node.func.id}")
-        elif ast.unparse(node) == "plot.savefig(content, format=format, dpi=DOTS)":
-            continue  # into memory
-        elif isinstance(node.func, ast.Attribute):
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in OPENS | {"replace", "rename"}:
             name = ast.unparse(node.func)
+            if ast.unparse(node) == "plot.savefig(content, format=format, dpi=DOTS)":
+                continue  # into memory
             if name in ("os.replace", "os.rename") or (node.func.attr in OPENS and not name.startswith("self.")):
                 found.append(f"{module}:{node.lineno} {name}")
     return found
@@ -186,8 +192,8 @@ def families() -> dict[str, str]:
 
 def constants(tree: ast.AST) -> Iterator[ast.Constant]:
     """Every string that stands alone: neither a docstring nor a part of an f-string."""
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    parts = {id(part) for node in nodes(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield node
 
@@ -196,7 +202,7 @@ def families_named(tree: ast.AST) -> list[str]:
     """Strings that are the name of a family, in the order of the source, and imported modules of one family."""
     named_classes = set(families().values())
     found = [(node.lineno, f"{node.lineno} {node.value!r}") for node in constants(tree) if node.value in families()]
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("heedful.models"):
             names = {alias.name.removesuffix("Config") for alias in node.names}
             found += [(node.lineno, f"{node.lineno} imports {name}") for name in sorted(names & named_classes)]
@@ -233,7 +239,7 @@ def f(config, model):
 @cache
 def hook_point_names() -> set[str]:
     """The attributes that hold a hook point, in any module."""
-    assigned = [node for module in SOME for node in ast.walk(tree_of(module)) if isinstance(node, ast.Assign)]
+    assigned = [node for module in SOME for node in nodes(tree_of(module)) if isinstance(node, ast.Assign)]
     return {
         target.attr
         for node in assigned
@@ -253,13 +259,15 @@ def names_parsed(tree: ast.AST) -> list[str]:
     names = "|".join(sorted(hook_point_names()))
     in_pattern, in_path = re.compile(rf"(?<![a-z_])({names})(?![a-z_])"), re.compile(rf"(.*\.)?({names})(\..*)?")
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and "fnmatch" in named(node):
             found.append(f"{node.lineno} imports fnmatch")
         if not isinstance(node, ast.Call):
             continue
-        function, strings = ast.unparse(node.func), [one.value for argument in node.args for one in constants(argument)]
+        function = ast.unparse(node.func)
         method = function.rpartition(".")[2]
+        parses = function.startswith("re.") or method in STRING_METHODS
+        strings = [one.value for argument in node.args for one in constants(argument)] if parses else []
         if (
             (function.startswith("re.") and any(in_pattern.search(str(text)) for text in strings))
             or (method in STRING_METHODS and any("." in str(text) and in_path.fullmatch(str(text)) for text in strings))
@@ -349,7 +357,7 @@ def listed_texts(node: ast.AST) -> Iterator[str]:
 
 def compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every text constant that something is compared with: by ==, !=, in, `match`, or as a key of a dictionary of names."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Compare):
             yield from ((node.lineno, text) for part in (node.left, *node.comparators) for text in listed_texts(part))
         elif isinstance(node, ast.MatchValue):

@@ -21,6 +21,7 @@ from peers.translation import SCHEDULES, WARMUP, Options, Peer, Trained, batches
 from quality_rows import quality_rows
 from workshop import WORDS, write_recipe
 
+from heedful.data.store import JoinedStore
 from heedful.runs import auto
 from heedful.runs.build import make_tokenizers
 from heedful.runs.config import read_run
@@ -96,6 +97,7 @@ def test_a_peer_trains_until_its_time_limit(tmp_path: Path) -> None:
     data = TranslationData(config)
     tokenizers = make_tokenizers(config, tmp_path, data)
     corpora = data.prepare(tokenizers, data.check())
+    assert isinstance(corpora.train, JoinedStore)
     options = Options(seconds=2.0, rate=3e-3, schedule="linear", dropout=0.0, batch_tokens=256, beam=2, seed=1)
     peer = Peer(tiny(tokenizers[0]), tokenizers[0].specials.pad, CPU)
     valid = list(encoded(corpora.valid, tokenizers[0], 256))

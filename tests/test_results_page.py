@@ -12,7 +12,7 @@ import report
 import sections
 from label_rows import HEAD, label_rows
 from language_rows import DATA
-from sections import checks, dialogue, encoders, quality, serving
+from sections import checks, dialogue, encoders, processes, quality, serving
 
 OPTIONAL = (
     checks.faults,
@@ -22,6 +22,10 @@ OPTIONAL = (
     encoders.classification_cpu,
     encoders.document_sentences,
     encoders.masked_training,
+    encoders.vision_training,
+    processes.backtranslation,
+    processes.distributed,
+    processes.preparation,
     quality.no_options,
     quality.starters,
     serving.generation,

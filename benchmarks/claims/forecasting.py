@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 import heedful
@@ -67,10 +66,9 @@ def train(folder: Path, form: str, **options: Any) -> heedful.Forecaster:
 
 def squared_errors(forecaster: heedful.Forecaster) -> Any:
     """The squared error of each window of test, summed over the variables, in the units of the data: (windows,)."""
-    model, rows = forecaster.forecaster, []
-    for forecast, target in window_forecasts(model, forecaster.system, forecaster.split("test")):
-        rows.append((model.restore(forecast)[..., 0] - model.restore(target[..., None])[..., 0]).square().sum((1, 2)).numpy())
-    return np.concatenate(rows)
+    model, series = forecaster.forecaster, forecaster.split("test")
+    forecast, target = window_forecasts(model, forecaster.system, series, range(len(series)))
+    return (model.restore(forecast)[..., 0] - model.restore(target[..., None])[..., 0]).square().sum((1, 2)).numpy()
 
 
 def sines(folder: Path) -> Evidence:

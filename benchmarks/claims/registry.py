@@ -165,8 +165,8 @@ CLAIMS: dict[str, Claim] = {
     ),
     "captions": Claim(
         "scenes of one to three shapes whose combination of color, shape, number and relation is not in the training data: 95% "
-        "of the captions exact, and the best head of the validation data has its largest weight on the object of a color or "
-        "shape word in 80%, for each of three seeds",
+        "of the captions exact, and in the mean of all heads the largest weight is on the object of a color or shape word in "
+        "80%, for each of three seeds",
         "Xu 2015",
         captioning.describe_scenes,
     ),

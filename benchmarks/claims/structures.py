@@ -64,7 +64,7 @@ def largest_change(classifier: heedful.Classifier, texts: list[str], seed: int) 
     draw = random.Random(seed)
     orders = [" ".join(draw.sample(words := text.split(), len(words))) for text in texts]
     pairs = zip(classifier.predict_proba(texts), classifier.predict_proba(orders), strict=True)
-    return max(abs(first[label] - second[label]) for first, second in pairs for label in first)
+    return max(float(abs(first[label] - second[label])) for first, second in pairs for label in first)
 
 
 def communities(folder: Path) -> Evidence:

@@ -230,6 +230,7 @@ def measure(run: Run, options: Options) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer, _ = make_tokenizers(run, Path(folder), TranslationData(run))
     corpora = TranslationData(run).prepare((tokenizer, tokenizer), check_data(run.data))
+    assert isinstance(corpora.train, JoinedStore), "the peer reads whole stores"
     specials = tokenizer.specials
     model = marian_model(size_of(run, len(tokenizer), options.dropout), specials.pad, specials.start, specials.end)
     peer = Peer(model, specials.pad, device)

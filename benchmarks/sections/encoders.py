@@ -10,7 +10,7 @@ from label_rows import HEAD, label_rows
 from sections import RESULTS, measured, read, table
 
 LABELS = {"0": "negative", "1": "positive"}  # of IMDb
-MASKED = {  # name in masked_speed.json -> row
+SYSTEMS = {  # name in masked_speed.json and vision_speed.json -> row
     "heedful": "heedful, without options",
     "heedful compiled": "heedful, `training.compile=true`",
     "hf default": "HF, torch.compile",
@@ -52,24 +52,43 @@ def paired_comparison() -> str:
     )
 
 
-def masked_training() -> str:
-    if not measured("masked_speed.json"):
-        return ""
-    results = read("masked_speed.json")
+def update_table(results: dict[str, Any], unit: str) -> str:
+    """The systems of masked_speed.py or vision_speed.py."""
+    speed, ratio = results[f"{unit}_per_second"], results["ratio"]
     rows = [
         [
-            MASKED[name],
-            f"{results['tokens_per_second'][name]:,}" if name in results["tokens_per_second"] else "",
-            f"{results['ratio'][name]:.2f} x" if name in results["ratio"] else "",
+            SYSTEMS[name],
+            f"{speed[name]:,}" if name in speed else "",
+            f"{ratio[name]:.2f} x" if name in ratio else "",
             "over the limit of compilation" if seconds is None else f"{seconds:.1f}",
         ]
         for name, seconds in results["first_updates_seconds"].items()
     ]
+    return table(["system", f"{unit}/s", "speedup", "first updates, s"], rows)
+
+
+def masked_training() -> str:
+    if not measured("masked_speed.json"):
+        return ""
+    results = read("masked_speed.json")
     return (
         f"## Masked-LM training on a GPU\n\nBERT {results['size']}, {results['rows']} x {results['tokens']} tokens, bf16, the "
         "same optimizer: input tokens per second, and the speedup over the fastest HF system, medians of alternating blocks. "
         f"The first updates capture or compile the step. {results['machine']}, torch {results['torch']}, {results['date']}.\n"
-        f"\n`python benchmarks/masked_speed.py`\n\n{table(['system', 'tokens/s', 'speedup', 'first updates, s'], rows)}\n"
+        f"\n`python benchmarks/masked_speed.py`\n\n{update_table(results, 'tokens')}\n"
+    )
+
+
+def vision_training() -> str:
+    if not measured("vision_speed.json"):
+        return ""
+    results = read("vision_speed.json")
+    return (
+        "## Vision Transformer training on a GPU\n\nViT-B/16, 224 x 224 pixels, batches of "
+        f"{results['batch']} images, bf16, the same optimizer: images per second, and the speedup over the fastest HF system, "
+        "medians of alternating blocks. The first updates capture the step, or compile it with the cache of an earlier run. "
+        f"{results['machine']}, torch {results['torch']}, transformers {results['transformers']}, {results['date']}.\n"
+        f"\n`python benchmarks/vision_speed.py`\n\n{update_table(results, 'images')}\n"
     )
 
 
