@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test types tests test-benchmarks test-browser studio tour docs bench faults clean
+.PHONY: setup demo test types tests test-benchmarks test-ray test-browser studio tour docs bench faults clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,11 @@ tests: $(STAMP)
 # The programs of benchmarks/, each with tiny models.
 test-benchmarks: $(STAMP)
 	$(BIN)/pytest --numprocesses 2 -m benchmark
+
+# Bulk prediction on a local Ray cluster of two workers, one of which is killed: half a minute, after Ray is installed.
+test-ray: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+	$(BIN)/pytest -m benchmark tests/runs/test_ray_bulk.py
 
 # Test the studio and the pages of results in Debian's Chromium, which is installed first when run by root; without it, fail.
 test-browser: $(STAMP)
