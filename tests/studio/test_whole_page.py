@@ -159,7 +159,8 @@ def test_back_returns_to_the_view_before(browser: Any, url: str) -> None:
 def test_an_address_is_followed_although_the_page_replaces_it_before_it_is_read(browser: Any, url: str) -> None:
     """As an effect does when an example arrives between a change of the address and its event."""
     with page(browser, url, "attention") as opened:
-        opened.evaluate("old => { location.hash = '#/cost?model=translation'; history.replaceState(null, '', old) }", opened.url)
+        follow_and_replace = "old => { location.hash = '#/cost?model=translation'; history.replaceState(null, '', old) }"
+        opened.evaluate(follow_and_replace, opened.url)
         playwright.expect(opened.locator("#to-cost")).to_have_attribute("aria-selected", "true")
         assert "#/cost?" in opened.url
 
