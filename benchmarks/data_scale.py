@@ -223,7 +223,7 @@ def stream(folder: Path, pairs: int) -> dict[str, Any]:
         "pairs": pairs,
         "pairs_in_batches": used,
         "max_store_megabytes": STREAMED_MEGABYTES,
-        "bytes_of_all_shards": sum(shard.size for shard in store.facts),
+        "bytes_of_all_shards": sum(shard.size for corpus in store.corpora for shard in corpus.facts),
         "windows": len(store.windows),
         "seconds_of_index": round(indexed, 1),
         "seconds_of_epoch": round(time.monotonic() - started - indexed, 1),

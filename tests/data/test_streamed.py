@@ -1,20 +1,24 @@
-"""A streamed corpus has the pairs of the whole store, within a limit on the disk, and continues at any batch."""
+"""Streamed corpora have the pairs of whole stores, within a limit on the disk, and continue at any batch."""
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from workshop import heed, reversed_pairs, write_recipe
+from ranked import command, exit_codes, start_ranks
+from workshop import reversed_pairs, write_pairs, write_recipe
 
 from heedful.data import encode_shards, streamed
 from heedful.data.encode import StoreOptions, open_store, write_store
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
-from heedful.data.streamed import StreamedStore, make_windows, open_streamed
+from heedful.data.store import PairStore
+from heedful.data.streamed import StreamedCorpus, StreamedStore, make_windows, open_streamed
 from heedful.errors import ConfigError
 from heedful.storage import folders
 from heedful.storage.folders import new_folder
@@ -27,19 +31,29 @@ DROPPED = np.array([2, 100])
 Batches = list[list[tuple[list[int], list[int]]]]
 
 
+def open_corpus(folder: Path, cache: str = "cache", lines: int = LINES) -> StreamedCorpus:
+    file, text = folder / f"{lines}.tsv", reversed_pairs(lines, 3)
+    if not file.exists():
+        file.write_text(text)
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), reversed_pairs(LINES, 3).split("\t"), [])
+    corpus = CorpusConfig(tsv=str(file))
+    return open_streamed(corpus, (tokenizer, tokenizer), OPTIONS, dropped=DROPPED, cache=folder / cache)
+
+
 def open_small(folder: Path, cache: str = "cache", windows: int = 4) -> StreamedStore:
     """A streamed store of about this many windows."""
-    text = reversed_pairs(LINES, 3)
-    if not (folder / "pairs.tsv").exists():
-        (folder / "pairs.tsv").write_text(text)
-    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), text.split("\t"), [])
-    corpus = CorpusConfig(tsv=str(folder / "pairs.tsv"))
-    store = open_streamed(corpus, (tokenizer, tokenizer), OPTIONS, dropped=DROPPED, max_bytes=10**9, cache=folder / cache)
-    return StreamedStore(store.folder, store.read, store.setup, store.facts, limit(store, windows))
+    corpus = open_corpus(folder, cache)
+    return StreamedStore([corpus], [1.0], limit(corpus, windows))
 
 
-def limit(store: StreamedStore, windows: int) -> int:
-    sizes = [shard.size for shard in store.facts]
+def open_mixed(folder: Path, cache: str = "cache") -> StreamedStore:
+    """Half of a small corpus and all of a large one: every window has the small one, and a part of the other."""
+    small, large = open_corpus(folder, cache, 40), open_corpus(folder, cache)
+    return StreamedStore([small, large], [0.55, 1.0], limit(large, 2))
+
+
+def limit(corpus: StreamedCorpus, windows: int) -> int:
+    sizes = [shard.size for shard in corpus.facts]
     return 3 * max(max(sizes), sum(sizes) // windows)
 
 
@@ -75,21 +89,30 @@ def bytes_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("shard-*/*"))
 
 
+def open_whole(folder: Path, store: StreamedStore, lines: int = LINES) -> PairStore:
+    corpus = CorpusConfig(tsv=str(folder / f"{lines}.tsv"))
+    return open_store(corpus, store.corpora[0].setup[0], OPTIONS, dropped=DROPPED, cache=folder / "whole")
+
+
+def ids_of(whole: PairStore) -> Counter[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return Counter((tuple(whole.source(at).tolist()), tuple(whole.target(at).tolist())) for at in range(len(whole)))
+
+
 def test_an_epoch_has_every_pair_once_and_the_disk_stays_within_the_limit(tmp_path: Path) -> None:
     store = open_small(tmp_path)
+    (corpus,) = store.corpora
     assert len(store.windows) >= 4
-    assert not list(store.folder.glob("shard-*")), "the first pass leaves only the index"
+    assert {path.name for path in corpus.folder.iterdir()} == {".lock", "index.json", "lengths"}, "what the first pass leaves"
     peak: list[int] = []
 
     def watch() -> None:
         assert store.ahead is not None
         store.ahead[1].result()
-        peak.append(bytes_in(store.folder))
+        peak.append(bytes_in(corpus.folder))
 
     epochs = [batches(store, epoch, watch=watch) for epoch in (0, 1)]
-    assert sum(shard.size for shard in store.facts) > limit(store, 4) >= max(peak) > 0
-    (encoder, _), corpus = store.setup[0], CorpusConfig(tsv=str(tmp_path / "pairs.tsv"))
-    whole = open_store(corpus, (encoder, encoder), OPTIONS, dropped=DROPPED, cache=tmp_path / "whole")
+    assert sum(shard.size for shard in corpus.facts) > limit(corpus, 4) >= max(peak) > 0
+    whole = open_whole(tmp_path, store)
     expected = sorted((whole.source(at).tolist(), whole.target(at).tolist()) for at in range(len(whole)))
     for epoch in epochs:
         assert sorted(pair for batch in epoch for pair in batch) == expected
@@ -98,32 +121,64 @@ def test_an_epoch_has_every_pair_once_and_the_disk_stays_within_the_limit(tmp_pa
     assert sorted(map(store.text, range(len(store)))) == sorted(map(whole.text, range(len(whole))))
 
 
+def test_corpora_are_mixed_by_weight_and_a_small_one_is_in_every_window(tmp_path: Path) -> None:
+    store = open_mixed(tmp_path)
+    (small, large), windows = store.corpora, len(store.windows)
+    assert windows >= 3 and store.is_in_all == [True, False]
+    assert store.epoch_counts() == [windows * round(0.55 * len(small) / windows), len(large)]
+    tokens = [sum(shard.target_tokens for shard in corpus.facts) for corpus in store.corpora]
+    assert store.epoch_tokens() == round(tokens[0] * store.epoch_counts()[0] / len(small) + tokens[1])
+    drawn: Counter[int] = Counter()
+    for epoch in range(4):
+        for window in range(windows):
+            part = store.draw(window, seed=3, epoch=epoch)
+            of_small = part[part < len(small)].tolist()
+            assert len(of_small) == round(0.55 * len(small) / windows)
+            drawn.update(of_small)
+            rest = store.sizes_in(window)[1]
+            assert sorted(part[part >= len(small)].tolist()) == list(range(len(small), len(small) + rest))
+    assert len(drawn) == len(small) and max(drawn.values()) - min(drawn.values()) <= 1
+    seen = Counter((tuple(source), tuple(target)) for batch in batches(store, 0) for source, target in batch)
+    assert seen.total() == sum(store.epoch_counts())
+    of_large = ids_of(open_whole(tmp_path, store))
+    assert of_large <= seen and seen - of_large <= ids_of(open_whole(tmp_path, store, 40))
+
+
+@pytest.mark.parametrize("opened", [open_small, open_mixed])
 def test_any_batch_can_be_the_first_and_nothing_before_its_window_is_encoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., StreamedStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = batches(open_small(tmp_path), 1)
-    encoded: list[str] = []
+    whole = batches(opened(tmp_path), 1)
+    encoded: list[Path] = []
     encode = Direct.encode
 
     def recording(worker: Direct, folder: Path, pairs: list[Pair]) -> None:
-        encoded.append(folder.name)
+        encoded.append(folder)
         encode(worker, folder, pairs)
 
     monkeypatch.setattr(Direct, "encode", recording)
-    fresh = open_small(tmp_path, "other")  # as on another machine, without a cache
+    fresh = opened(tmp_path, "other")  # as on another machine, without a cache
     encoded.clear()
     last = len(fresh.windows) - 1
-    start = int(fresh.batch_counts(60, 1)[:last].sum()) + 1
+    start = int(fresh.batch_counts(1, budget=60, seed=3, pad_to_multiple_of=1)[:last].sum()) + 1
     assert batches(fresh, 1, start) == whole[start:]
     assert fresh.ahead is not None
     fresh.ahead[1].result()
-    needed = {fresh.path(number).name for window in (last, 0) for number in fresh.windows[window]}
+    needed = {
+        corpus.path(number)
+        for window in (last, 0)
+        for corpus, shards in zip(fresh.corpora, fresh.windows[window], strict=True)
+        for number in shards
+    }
     assert set(encoded) == needed and len(encoded) == len(needed)
 
 
-def test_two_processes_that_share_the_folder_have_the_same_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opened", [open_small, open_mixed])
+def test_two_processes_that_share_the_folder_have_the_same_batches(
+    opened: Callable[..., StreamedStore], tmp_path: Path
+) -> None:
     """Two stores take the place of the processes: their locks are on different open files. One is a window behind."""
-    stores = open_small(tmp_path), open_small(tmp_path)
+    stores = opened(tmp_path), opened(tmp_path)
     plans = [store.plan(0, budget=60, seed=3, pad_to_multiple_of=1) for store in stores]
     behind = int(plans[0].ends[0]) + 1
     found: tuple[Batches, Batches] = [], []
@@ -131,26 +186,36 @@ def test_two_processes_that_share_the_folder_have_the_same_batches(tmp_path: Pat
         for store, plan, at, rows in zip(stores, plans, (step, step - behind), found, strict=True):
             if 0 <= at < len(plan):
                 rows.append([(store.source(i).tolist(), store.target(i).tolist()) for i in plan[at].tolist()])
-    assert found[0] == found[1] == batches(open_small(tmp_path), 0)
+    assert found[0] == found[1] == batches(opened(tmp_path), 0)
 
 
-def test_a_limit_below_three_shards_is_an_error() -> None:
-    assert make_windows([4, 5, 3, 9, 1], 30) == [range(2), range(2, 3), range(3, 5)]
+def test_windows_are_few_and_fit_into_a_third_of_the_limit() -> None:
+    assert make_windows([[4, 5, 3, 9, 1]], 30) == [(range(1),), (range(1, 3),), (range(3, 5),)]
+    assert make_windows([[2], [4, 4, 4, 4]], 30) == [(range(1), range(2)), (range(1), range(2, 4))]
+    assert make_windows([[6], [4, 4, 4, 4]], 30)[:2] == [(range(0), range(1)), (range(0), range(1, 2))]
+    assert make_windows([[2], [3]], 30) == [(range(1), range(1))]
     with pytest.raises(ConfigError, match=r"max_store_megabytes: given 3e-05, expected at least"):
-        make_windows([4, 11], 30)
+        make_windows([[4, 11]], 30)
 
 
 def test_a_streamed_run_that_continues_from_a_checkpoint_ends_with_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed, "WINDOWS", 400)  # of 1 MB: three in an epoch, each of a shard
+    """Two corpora, on one process and on two."""
+    monkeypatch.setattr(streamed, "WINDOWS", 250)  # of 1 MB: three in an epoch, each of a shard of either corpus
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    options = ["data.max_store_megabytes=1", "data.batch_tokens=64", "training.steps=8", "training.save_every=3"]
-    weights = []
-    for cache in ("first", "second"):
+    corpora = (tmp_path / "pairs.tsv", 1), (write_pairs(tmp_path / "more.tsv", 30, 2), 0.5)
+    mixed = "data.train=[" + ", ".join(f"{{tsv='{path}', weight={weight}}}" for path, weight in corpora) + "]"
+    options = [mixed, "data.max_store_megabytes=1", "data.batch_tokens=64", "training.steps=8", "training.save_every=3"]
+    weights, losses = [], []
+    for cache, processes in (("first", 1), ("second", 1), ("third", 2)):
         monkeypatch.setenv("HEED_CACHE", str(tmp_path / cache))
-        assert heed("train", recipe, *options, "--run", run) == 0
+        train = command("train", recipe, *options, "model.dropout=0", "--run", run)
+        assert exit_codes(start_ranks(processes, train)) == [0] * processes
         weights.append((run / "checkpoints" / "step-8" / "model.safetensors").read_bytes())
+        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        losses.append([record["loss"] for record in records if record["kind"] == "train"])
         for name in ("step-6", "step-8", "best"):
             folders.remove(run / "checkpoints" / name)
-    assert weights[0] == weights[1]
+    assert weights[0] == weights[1] != weights[2]
+    assert losses[0] == losses[1] == pytest.approx(losses[2], rel=1e-4)

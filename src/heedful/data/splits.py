@@ -137,8 +137,6 @@ class DataConfig(Config):
                 problems.append(f"{split}: weight would have no effect; only train is weighted")
         if self.temperature != 1.0 and len(self.train or ()) < 2:
             problems.append("temperature would have no effect: it needs several corpora in train")
-        if self.max_store_megabytes is not None and len(self.train or ()) > 1:
-            problems.append(f"max_store_megabytes: given with {len(self.train or ())} corpora in train, expected one")
         problems += self.split_problems()
         if problems:
             raise ValueError("; ".join(problems))

@@ -86,7 +86,7 @@ class PairsTask(TeacherForcedTask):
         """Sizes of the training data and of an epoch."""
         train, plan = self.corpora.train, self.plan(0)
         if isinstance(plan, StreamedPlan):  # padding: of the first window
-            tokens = sum(shard.target_tokens for shard in plan.store.facts)
+            tokens = plan.store.epoch_tokens()
             first, window = plan.plan_window(0), plan.store.open_window(0)
             padding = padding_fraction(first, window.source_lengths, window.target_lengths)
         else:
@@ -108,11 +108,16 @@ class PairsTask(TeacherForcedTask):
             f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
         )
         if len(self.corpora.weights) > 1:
-            counts = corpus_counts(self.corpora.train.sizes, self.corpora.weights)
+            counts = self.epoch_counts()
             text += f"; {' + '.join(f'{count:,}' for count in counts)} pairs of the corpora in an epoch"
         if not sizes["left_out"]:
             return text
         return f"{text}; {counted(sizes['left_out'], 'pairs')} longer than {self.data.max_length} tokens left out"
+
+    def epoch_counts(self) -> list[int]:
+        """The number of pairs of each corpus in an epoch."""
+        train = self.corpora.train
+        return train.epoch_counts() if isinstance(train, StreamedStore) else corpus_counts(train.sizes, self.corpora.weights)
 
     def plan(self, epoch: int) -> Sequence[Index]:
         """The batches of an epoch: a pure function of the seed and the epoch."""

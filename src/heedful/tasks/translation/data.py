@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -77,15 +77,14 @@ class TranslationData:
             open_store(corpus, tokenizers, options, dropped=dropped)
             for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
         ]
-        given = [corpus.weight for corpus in splits.train]
-        weights = given if self.data.temperature == 1 else temper_weights(list(map(len, stores)), given, self.data.temperature)
         links = None
         if self.config.guided_alignment:
             aligned = map(
                 AlignedCorpus, splits.train, stores, (corpus.total for corpus in report.corpora if corpus.split == "train")
             )
             links = JoinedLinks([open_links(corpus, tokenizers) for corpus in aligned])
-        return Corpora(JoinedStore(stores), tuple(weights), examples_of(splits.valid, self.data.max_ratio), links)
+        weights = tuple(self.weights(list(map(len, stores))))
+        return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio), links)
 
     def prepare_streamed(self, tokenizers: Tokenizers, report: CheckReport, options: StoreOptions, max_bytes: int) -> Corpora:
         """As `prepare`, with a store of which only parts are on the disk at a time."""
@@ -94,11 +93,20 @@ class TranslationData:
                 "data.max_store_megabytes cannot be combined with task.guided_alignment", hint="remove one of them"
             )
         splits = splits_of(self.data)
-        (corpus,), (dropped,) = splits.train, report.dropped("train")
-        store = open_streamed(corpus, tokenizers, options, dropped=dropped, max_bytes=max_bytes)
-        if len(store) == 0:
-            raise no_usable_pair(title_of(corpus), store.overlong, options)
-        return Corpora(store, (1.0,), examples_of(splits.valid, self.data.max_ratio))
+        corpora = [
+            open_streamed(corpus, tokenizers, options, dropped=dropped)
+            for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
+        ]
+        for corpus, opened in zip(splits.train, corpora, strict=True):
+            if len(opened) == 0:
+                raise no_usable_pair(title_of(corpus), sum(shard.overlong for shard in opened.facts), options)
+        store = StreamedStore(corpora, self.weights(list(map(len, corpora))), max_bytes)
+        return Corpora(store, tuple(store.weights), examples_of(splits.valid, self.data.max_ratio))
+
+    def weights(self, sizes: Sequence[int]) -> list[float]:
+        """The weight of each corpus in train; sizes: its pairs."""
+        given = [corpus.weight for corpus in splits_of(self.data).train]
+        return given if self.data.temperature == 1 else temper_weights(sizes, given, self.data.temperature)
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
         """A usage example and the limits of the model, for its card."""
