@@ -304,7 +304,10 @@ def parse_graph(data: GraphsConfig, content: Any, place: str) -> Graph:
             raise DataError(f"{place}, node {at} is {node!r:.60}; expected an object with {data.node!r} and its other columns")
         rows.append((f"{place}, node {at}", {str(key): cell_of(value) for key, value in node.items()}))
     edges: list[EdgeRow] = []
-    for at, edge in enumerate(content.get("edges") or (), start=1):
+    given = content.get("edges")
+    if not isinstance(given, Sequence | None) or isinstance(given, str):
+        raise DataError(f"{place}: the edges are {given!r:.60}; expected a list of pairs of names")
+    for at, edge in enumerate(given or (), start=1):
         if not isinstance(edge, Sequence) or isinstance(edge, str) or len(edge) != 2:
             raise DataError(f"{place}, edge {at} is {edge!r:.60}; expected the names of two nodes")
         edges.append((f"{place}, edge {at}", cell_of(edge[0]), cell_of(edge[1])))

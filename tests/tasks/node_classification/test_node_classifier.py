@@ -152,6 +152,26 @@ def test_edges_and_features_together_are_better_than_each_alone(tmp_path: Path, 
     assert classifier.evaluate("test")["accuracy"] == accuracies["neighbors"]
 
 
+def test_labels_are_not_propagated_to_test_graphs_without_training_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the graph of `train`, some nodes are for validation; the test graph is another."""
+    recipe, text = write_tiny_recipe("node_classification", tmp_path), "node,label,x,y\na,yes,1,0\nb,no,0,1\n"
+    (tmp_path / "other.csv").write_text(text)
+    (tmp_path / "nodes.csv").write_text(f"{text}g,yes,1,1\nh,no,0,2\nc,no,0,1\n")  # by their hashes, g and h for validation
+    (tmp_path / "edges.csv").write_text("source,target\na,g\nb,h\n")
+    begin, end = (recipe.read_text().index(table) for table in ("[data.valid]", "[task]"))
+    test = f'[data.test]\nnodes = "{tmp_path / "other.csv"}"\n\n'
+    changed = recipe.read_text()[:begin] + test + recipe.read_text()[end:]
+    recipe.write_text(changed.replace("[data]", "[data]\nparts = [0.7, 0.3, 0.0]"))
+    assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "run") == 0
+    for split, propagated in (("valid", True), ("test", False)):
+        capsys.readouterr()
+        assert heed("evaluate", tmp_path / "run", "--baselines", "--split", split, "--json") == 0
+        found = json.loads(capsys.readouterr().out)["baselines"]
+        assert ("label propagation" in found) == propagated and "the most frequent label" in found
+
+
 def test_baselines_equal_their_definitions() -> None:
     edges = np.array([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]])  # 0 - 1 - 2, 3 - 4, 5
     labels = np.array([0, -100, -100, 1, -100, -100])
@@ -225,6 +245,8 @@ def test_a_graph_that_is_none_is_one_sentence(classifier: NodeClassifier) -> Non
         ({"nodes": [{"node": "a", "x": 1, "y": "b"}]}, "column 'y': 'b' is not a number; expected a number"),
         (GRAPH | {"edges": [("u", "x")]}, "edge 1: there is no node 'x'"),
         (GRAPH | {"edges": [("u",)]}, "edge 1 is .* expected the names of two nodes"),
+        (GRAPH | {"edges": 5}, "graph 1: the edges are 5; expected a list of pairs of names"),
+        (GRAPH | {"edges": {"u": "v"}}, "graph 1: the edges are {'u': 'v'}; expected a list of pairs of names"),
     ):
         with pytest.raises(DataError, match=message):
             list(classifier.predictions([given]))

@@ -142,11 +142,9 @@ class GraphData:
         """Whether a node has a label and belongs to the split."""
         return node.label is not None and (node.part == split or (node.part is None and self.data.split_column is None))
 
-    @property
-    def shares_graphs(self) -> bool:
-        """Whether graphs with training nodes also have nodes of other splits."""
-        parts = {node.part for graph in read_graphs(self.data, "train") for node in graph.nodes}
-        return not parts <= {None, "train"}
+    def has_training_nodes(self, split: str) -> bool:
+        """Whether the graphs of a split have training nodes, too."""
+        return any(node.part == "train" for graph in read_graphs(self.data, split) for node in graph.nodes)
 
     def refuse_unknown_labels(self, graphs: Sequence[Graph]) -> None:
         labels = self.config.labels

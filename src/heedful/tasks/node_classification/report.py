@@ -46,18 +46,19 @@ def report(classifier: NodeClassifier, split: str, options: EvaluateOptions) -> 
         intervals(figures, options.bootstrap),
         dict(zip(names, metrics.label_rows(one_hot[0], one_hot[1]), strict=True)),
         metrics.confusion_matrix(scored.gold, predicted, len(names)).tolist(),
-        score_baselines(classifier, graphs, len(names)) if options.baselines else {},
+        score_baselines(classifier, split, graphs) if options.baselines else {},
     )
 
 
-def score_baselines(classifier: NodeClassifier, graphs: Sequence[EncodedGraph], count: int) -> dict[str, dict[str, float]]:
-    """Accuracy and macro F1 of each baseline; graphs: those that are scored."""
+def score_baselines(classifier: NodeClassifier, split: str, graphs: Sequence[EncodedGraph]) -> dict[str, dict[str, float]]:
+    """Accuracy and macro F1 of each baseline; graphs: those of the split."""
+    count = len(classifier.run.task.labels)
     train, tested = table_of(classifier.split_graphs("train")), table_of(graphs)
     scored = tested.labels != PADDING
     found = {"the most frequent label": np.full(int(scored.sum()), majority(train, count))}
     if train.features is not None and tested.features is not None:
         found["a linear model of the features"] = ridge_labels(train, tested.features[scored], count)
-    if classifier.graphs.shares_graphs:
+    if classifier.graphs.has_training_nodes(split):  # then these are the graphs of `train`
         found["label propagation"] = propagate_labels(train, count)[scored]
     return baseline_figures(found, tested.labels[scored], count)
 
