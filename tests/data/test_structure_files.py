@@ -62,7 +62,7 @@ def test_arrays_and_text_are_read_alike(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([None, 1]), allow_pickle=True)
     for broken in ("objects.npy", "text.tsv"):
         (tmp_path / "renamed.npy").write_bytes((tmp_path / broken).read_bytes())
-        with pytest.raises(DataError, match="is not an array of numbers"):
+        with pytest.raises(DataError, match=r"renamed\.npy is not an array of numbers\n"):
             read_structure(structure(tmp_path / "renamed.npy"))
 
 

@@ -39,7 +39,7 @@ def read_array(path: Path) -> NDArray[np.float64]:
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is not an array of numbers: {error}", hint="write it with numpy.save") from error
+        raise DataError(f"{path} is not an array of numbers", hint="write one with numpy.save") from error
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
         kind = found.dtype if isinstance(found, np.ndarray) else "an archive"
         raise DataError(f"{path} has values of type {kind}; expected numbers, or truth values")

@@ -284,6 +284,22 @@ def test_a_line_of_a_graph_has_the_color_of_its_weight_next_to_the_node_that_att
         assert math.dist(line.points[0], places[own]) < math.dist(line.points[0], places[other])
 
 
+@pytest.mark.parametrize("count", [1, 2, 25, 60])
+def test_boxes_of_a_graph_do_not_overlap_and_are_inside_the_picture(count: int) -> None:
+    nodes = [DrawnNode(f"node {at}" * (1 + at % 2), "x", 0.5) for at in range(count)]
+    hub = [DrawnEdge(0, at, 0.5) for at in range(1, count)]
+    ring = [DrawnEdge(at, (at + 1) % count, 0.5) for at in range(count - 1)]
+    for edges in (hub, ring, hub + ring, []):
+        figure = graph_figure(nodes, edges, "", [])
+        boxes = [mark for mark in figure.marks if isinstance(mark, Heatmap) and mark.names]
+        corners = [(box.x, box.y, box.x + box.width, box.y + box.height) for box in boxes]
+        assert len(boxes) == count
+        for at, (left, top, right, bottom) in enumerate(corners):
+            assert left > 0 and top > 0 and right < figure.width and bottom < figure.height
+            for other in corners[:at]:
+                assert left >= other[2] or other[0] >= right or top >= other[3] or other[1] >= bottom
+
+
 def test_a_run_without_graphs_has_no_such_picture(tiny_runs: dict[str, Path]) -> None:
     with pytest.raises(ConfigError, match="a run of task 'tagging' reads no graphs"):
         inspection.graph(heedful.load(tiny_runs["tagging"]), "the cat sees")

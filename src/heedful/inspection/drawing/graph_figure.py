@@ -3,7 +3,8 @@
 The half of a line that is next to a node is the weight of the edge from this node to the other one.
 
 The layout is by forces (Fruchterman and Reingold, 1991): neighbors attract each other, d^2 / k, and all nodes repel, k^2 / d.
-It starts from a spiral and uses no random numbers, so that the same graph always has the same picture.
+It starts from a spiral and uses no random numbers, so that the same graph always has the same picture. Boxes that would
+overlap are then moved apart.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ ROUNDS = 200  # of the layout
 GRAVITY = 0.3  # keeps parts that are not connected together
 SPACING = 96.0  # pixels between nodes, about
 BOX, GAP = 34.0, 2.0  # height of a node, and the distance of lines from it
+APART, MOST_MOVES = 6.0, 1000  # pixels between boxes, at least, and rounds of moving them apart
 PALEST, THINNEST, WIDEST = 0.15, 1.0, 7.0  # of lines: place on the color scale, and width in pixels
 
 
@@ -56,9 +58,10 @@ class DrawnEdge(NamedTuple):
 def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str, captions: Sequence[str]) -> Figure:
     """Lines and boxes have the same scale of colors, from 0 to 1; the widths of lines are relative to the largest weight."""
     side = SPACING * max(math.sqrt(len(nodes)), 2.0)
-    places = layout(len(nodes), [(edge.first, edge.second) for edge in edges]) * side
     texts = [(printable_token(node.name), printable_token(node.label)) for node in nodes]
     widths = [max(text_width(name), text_width(label, SMALL)) + 12 for name, label in texts]
+    places = separate(layout(len(nodes), [(edge.first, edge.second) for edge in edges]) * side, widths)
+    across, down = (max(float(largest), side) for largest in places.max(0))
     left, top = EDGE + max(widths) / 2, 2 * EDGE + 20
     at = [(left + float(x), top + float(y)) for x, y in places]
     most = max((edge.weight for edge in edges), default=1.0) or 1.0
@@ -81,8 +84,8 @@ def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: 
         value, ink = torch.tensor([[node.probability]]), INSIDE[node.probability > DARK]
         marks.append(Heatmap(x - width / 2, y - BOX / 2, width, BOX, value, 1.0, "blue", ([name], [label])))
         marks += [Label(x, y - 7, name, anchor="middle", color=ink), Label(x, y + 8, label, SMALL, "middle", color=ink)]
-    bottom = top + side + BOX + 24
-    full = max(left + side + max(widths) / 2 + EDGE, 2 * EDGE + text_width(title, 15), left + 240)
+    bottom = top + down + BOX + 24
+    full = max(left + across + max(widths) / 2 + EDGE, 2 * EDGE + text_width(title, 15), left + 240)
     return add_caption(Figure(title, full, bottom + 34, marks + color_scale(EDGE, bottom + 8, 1.0, "blue")), captions)
 
 
@@ -118,3 +121,23 @@ def layout(count: int, edges: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
     low, high = places.min(0), places.max(0)
     scaled: NDArray[np.float64] = (places - low) / np.maximum(high - low, 1e-9)
     return scaled
+
+
+def separate(places: NDArray[np.float64], widths: Sequence[float]) -> NDArray[np.float64]:
+    """Centers of boxes (nodes, 2), moved until no two boxes overlap, or for `MOST_MOVES` rounds; the smallest coordinates are 0.
+
+    Boxes that overlap move apart along the axis on which they overlap less."""
+    count, wide = len(widths), np.asarray(widths)
+    needed = np.stack(((wide[:, None] + wide) / 2, np.full((count, count), BOX)), -1) + APART  # (nodes, nodes, 2)
+    sides = np.sign(np.arange(count)[:, None] - np.arange(count))  # of two boxes at the same place, the later one is beyond
+    for _ in range(MOST_MOVES):
+        between = places[:, None] - places
+        missing = needed - np.abs(between)
+        overlap = (missing > 1e-6).all(-1) & (sides != 0)
+        if not overlap.any():
+            break
+        away = np.where(between == 0, sides[..., None], np.sign(between)) * missing / 2
+        chosen = overlap[..., None] & (np.arange(2) == missing.argmin(-1)[..., None])
+        places = places + np.where(chosen, away, 0.0).sum(1)
+    moved: NDArray[np.float64] = places - places.min(0)
+    return moved
