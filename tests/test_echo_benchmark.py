@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from claims.layers import Stack, echoed
-from echo import DELAYS, STACKS, TARGETS, draw, reach, solved_to, title
+from claims.layers import Stack
+from echo import (
+    DELAYS,
+    EVERY,
+    MOST,
+    PATIENCE,
+    SOLVED,
+    STACKS,
+    TARGETS,
+    Trained,
+    choose,
+    draw,
+    is_finished,
+    reach,
+    sequences,
+    solved_to,
+    title,
+    train,
+)
 
 pytestmark = pytest.mark.benchmark
 
 
 def test_the_target_is_the_symbol_of_the_delay_before() -> None:
     for delay in DELAYS[:2]:
-        symbols, target = echoed(3, delay, random.Random(1), time=delay + TARGETS)
-        assert target.shape == (3, TARGETS)
-        assert torch.equal(target, symbols[:, :TARGETS])
+        symbols, target = sequences(3, delay, torch.Generator().manual_seed(1))
+        assert target.shape == (3, TARGETS) and symbols.unique().tolist() == list(range(8))
+        steps = torch.arange(delay, symbols.shape[1])
+        assert torch.equal(target, symbols[:, steps - delay])
+
+
+def test_training_ends_when_solved_without_progress_or_after_the_last_update() -> None:
+    patient = PATIENCE // EVERY
+    slow = [0.2 + 0.011 * at / patient for at in range(MOST // EVERY)]  # a gain of 1.1 points in PATIENCE updates
+    assert not is_finished([]) and is_finished([0.3, SOLVED])
+    assert not is_finished([0.3] * patient) and is_finished([0.3] * (patient + 1))
+    assert not is_finished([0.9, *[0.3] * (patient - 1)])
+    assert not any(is_finished(slow[:at]) for at in range(MOST // EVERY)) and is_finished(slow)
+
+
+def test_the_learning_rate_is_chosen_on_validation_sequences_and_then_by_the_number_of_updates() -> None:
+    better = {0.1: [Trained(0.5, 1.0, 100)] * 2, 0.2: [Trained(0.6, 0.0, 900)] * 2}
+    assert choose(better) == 0.2
+    assert choose({0.1: [Trained(1.0, 0.0, 300)], 0.2: [Trained(SOLVED, 0.0, 200)]}) == 0.2
+
+
+def test_dilated_convolutions_learn_the_shortest_delay() -> None:
+    trained = train("dilated", DELAYS[0], 0.003)
+    assert trained.test >= 0.95 and trained.updates <= 300
 
 
 @pytest.mark.parametrize("kind", ["convolution", "dilated"])

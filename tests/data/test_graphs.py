@@ -41,7 +41,7 @@ BROKEN: dict[str, tuple[str, bytes, list[str], str]] = {  # file, content, overr
     "node without a name": ("nodes.csv", NODES.replace("d,no", ",no").encode(), [], "line 5: the name of the node is missing"),
     "column twice": ("nodes.csv", NODES.replace("x,y", "x,x").encode(), [], "line 1 has two columns named 'x'"),
     "unknown label": ("nodes.csv", NODES.encode(), ['task.labels=["yes", "maybe"]'], "label 'no' of node 'b'; expected one of"),
-    "one label": ("nodes.csv", NODES.replace(",no", ",yes").encode(), [], "have 1 labels; expected two or more"),
+    "one label": ("nodes.csv", NODES.replace(",no", ",yes").encode(), [], "have 1 label; expected two or more"),
     "unknown split": ("nodes.csv", NODES.encode(), ["SPLIT"], "split is '0'; expected train, valid, test, or nothing"),
 }
 

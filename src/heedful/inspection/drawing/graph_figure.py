@@ -124,7 +124,7 @@ def layout(count: int, edges: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
 
 
 def separate(places: NDArray[np.float64], widths: Sequence[float]) -> NDArray[np.float64]:
-    """Centers of boxes (nodes, 2), moved until no two boxes overlap, or for `MOST_MOVES` rounds; the smallest coordinates are 0.
+    """Centers of boxes (nodes, 2), moved until no two boxes overlap, or for `MOST_MOVES` rounds; they start at 0.
 
     Boxes that overlap move apart along the axis on which they overlap less."""
     count, wide = len(widths), np.asarray(widths)

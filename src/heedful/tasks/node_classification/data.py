@@ -37,6 +37,7 @@ from heedful.data.sources import refuse_streams
 from heedful.data.splits import SPLITS
 from heedful.data.unusable import EXAMPLES
 from heedful.errors import ConfigError, DataError, nearest
+from heedful.evaluation.tables import counted
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.batches import pad_length
 from heedful.tasks.node_classification.config import NodeClassificationConfig
@@ -99,7 +100,7 @@ class GraphData:
         counts = Counter(node.label for graph in graphs for node in graph.nodes if self.is_scored(node, split))
         if not counts:
             raise DataError(f"{title_of(self.data, split)} has no {split} node with a label; expected at least one")
-        sizes = f"{len(graphs):,} graph{'s' * (len(graphs) != 1)}, {edges:,} edges"
+        sizes = f"{counted(len(graphs), 'graphs')}, {counted(edges, 'edges')}"
         shown = ", ".join(f"{label}: {count:,}" for label, count in counts.most_common(SHOWN))
         examples = tuple(Example(node.place, f"node {node.name!r:.40} has no label") for node in missing[:EXAMPLES])
         return CorpusCheck(
@@ -242,7 +243,8 @@ def resolve(run: RunConfig) -> dict[str, object]:
         scored = (node for graph in graphs for node in graph.nodes if data.is_scored(node, "train"))
         labels = tuple(sorted({node.label for node in scored if node.label is not None}))
         if len(labels) < 2:
-            sentence = f"the training nodes of {title_of(run.data, 'train')} have {len(labels)} labels; expected two or more"
+            found_labels = counted(len(labels), "labels")
+            sentence = f"the training nodes of {title_of(run.data, 'train')} have {found_labels}; expected two or more"
             raise DataError(sentence, hint=f"set data.label to the column of the labels; it is {run.data.label!r}")
         found["task.labels"] = labels
     return found

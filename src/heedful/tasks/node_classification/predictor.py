@@ -19,6 +19,7 @@ from heedful.data.json_text import parse_json
 from heedful.data.sources import find_path
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.labels import softmax
+from heedful.evaluation.tables import counted
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.classification.report import ClassificationReport
@@ -189,7 +190,9 @@ class NodeClassifier(Predictor):
         (predicted,) = self.classify([graph])
         labels, known = predicted.labels if target is None else target.split(), self.run.task.labels
         if len(labels) != len(predicted.nodes):
-            raise ConfigError(f"given {len(labels)} labels, expected one for each of {len(predicted.nodes)} nodes")
+            raise ConfigError(
+                f"given {counted(len(labels), 'labels')}, expected one for each of {counted(len(predicted.nodes), 'nodes')}"
+            )
         for label in labels:
             lookup(label, dict.fromkeys(known), "label")
         device, encoded = self.system.device, self.encode_graph(graph)
@@ -203,7 +206,9 @@ class NodeClassifier(Predictor):
             lambda chosen: [known[i] for i in chosen],
         )
         ids = list(range(len(labels)))
-        tokens = Tokens(f"a graph of {len(ids)} nodes and {len(graph.edges)} edges", ids, predicted.nodes, ids)
+        tokens = Tokens(
+            f"a graph of {counted(len(ids), 'nodes')} and {counted(len(graph.edges), 'edges')}", ids, predicted.nodes, ids
+        )
         nodes = batch.nodes[:, : len(ids)]
         attends = batch.attends[:, : len(ids), : len(ids)]
         source = torch.zeros(1, 0, dtype=torch.int64, device=device)
