@@ -272,6 +272,20 @@ def test_steps_with_a_matrix_equal_the_whole_pass(family: str) -> None:
     assert_close(torch.cat(outputs, 1), expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("values", ["mask", "bias"])
+@torch.no_grad()
+def test_a_source_is_the_beginning_of_the_sequence_that_the_structure_of_a_decoder_only_model_counts(values: Any) -> None:
+    """With padding, the target follows the last real token."""
+    total = TIME + SOURCE_TIME
+    model, matrix = tiny_decoder("gpt"), sparse(total, total).float() if values == "mask" else 3 * torch.randn(total, total)
+    set_matrix(model, "structure", values, matrix)
+    source, target = torch.randint(VOCAB, (2, SOURCE_TIME)), torch.randint(VOCAB, (2, TIME))
+    found = model.forced_logits(source, torch.arange(SOURCE_TIME) < torch.tensor([[SOURCE_TIME], [4]]), target)
+    for row, length in enumerate((SOURCE_TIME, 4)):
+        joined = torch.cat((source[row, :length], target[row]))[None]
+        assert_close(found[row], model.forced_logits(joined[:, :0], None, joined)[0, length:], atol=1e-5, rtol=0)
+
+
 def test_a_structure_that_a_decoder_cannot_have_is_an_error() -> None:
     edges: dict[str, Any] = {"kind": "edges", "file": "a.csv", "positions": 9}
     problems = config_problems(CausalStructureConfig, **edges)
