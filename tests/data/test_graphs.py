@@ -11,6 +11,7 @@ from tiny_tasks import write_tiny_recipe
 from workshop import heed
 
 from heedful.data.graphs import GraphsConfig, read_graphs
+from heedful.errors import DataError
 
 NODES = "node,label,x,y\na,yes,1,0\nb,no,0,1\nc,yes,1,1\nd,no,0,2\n"
 EDGES = "source,target\na,c\nb,d\n"
@@ -88,6 +89,15 @@ def test_one_graph_has_the_nodes_of_all_splits(tmp_path: Path) -> None:
         assert [node.part for node in graph.nodes] == ["train", "valid", None, "test"]
     (hashed,) = read_graphs(GraphsConfig(**given, parts=(0.5, 0.25, 0.25)), "train")
     assert {node.part for node in hashed.nodes} <= {"train", "valid", "test"}
+
+
+def test_generated_graphs_have_at_most_max_nodes() -> None:
+    counts = {"train": 20, "valid": 10, "test": 10}
+    options: dict[str, Any] = {"form": "graphs", "builtin": "communities", "counts": counts}
+    (graph,) = read_graphs(GraphsConfig(**options, max_nodes=40), "train")
+    assert len(graph.nodes) == 40
+    with pytest.raises(DataError, match=r"built-in communities train has 40 nodes; expected at most data\.max_nodes = 39"):
+        read_graphs(GraphsConfig(**options, max_nodes=39), "train")
 
 
 def test_a_missing_label_is_allowed_where_asked_for(tmp_path: Path) -> None:

@@ -214,6 +214,8 @@ def toy_graphs(data: GraphsConfig, split: str) -> list[Graph]:
     counts = data.counts or Counts()
     drawn = GRAPHS[data.builtin](split, (counts.train, counts.valid, counts.test))
     place = f"built-in {data.builtin} {split}"
+    for graph in drawn:
+        refuse_too_many(len(graph.nodes), place, data)
     return [
         Graph(
             place,
@@ -322,11 +324,7 @@ def make_graph(data: GraphsConfig, place: str, rows: Sequence[NodeRow], edges: I
     """The graph of rows that have been read; an error for nodes that occur twice, too many nodes and unknown nodes."""
     if not rows:
         raise DataError(f"{place} has no nodes; expected at least one")
-    if len(rows) > data.max_nodes:
-        raise DataError(
-            f"{place} has {len(rows):,} nodes; expected at most data.max_nodes = {data.max_nodes:,}",
-            hint="divide it into smaller graphs, or set a larger data.max_nodes: memory grows with its square",
-        )
+    refuse_too_many(len(rows), place, data)
     places: dict[str, tuple[int, str]] = {}
     nodes: list[Node] = []
     for where, values in rows:
@@ -349,6 +347,14 @@ def make_graph(data: GraphsConfig, place: str, rows: Sequence[NodeRow], edges: I
         first, second = (places[name][0] for name in ends)
         pairs[first, second] = None
     return Graph(place, nodes, list(pairs))
+
+
+def refuse_too_many(nodes: int, place: str, data: GraphsConfig) -> None:
+    if nodes > data.max_nodes:
+        raise DataError(
+            f"{place} has {nodes:,} nodes; expected at most data.max_nodes = {data.max_nodes:,}",
+            hint="divide it into smaller graphs, or set a larger data.max_nodes: memory grows with its square",
+        )
 
 
 def node_part(data: GraphsConfig, place: str, name: str, values: Mapping[str, str]) -> str | None:
