@@ -380,6 +380,20 @@ def test_layers_that_are_not_attention_have_no_structure() -> None:
         EncoderConfig(layers=("self-attention", "lstm"), structure=StructureConfig(kind="window"))
 
 
+def test_a_structure_set_in_python_that_a_layer_would_not_apply_is_an_error() -> None:
+    tokens, structure = torch.zeros(1, 4).long(), FunctionStructure(lambda i, j: i == j)
+    for options in ({"layers": ("lstm",)}, {"layers": ("self-attention",), "causal": True}, {"layers": ("restricted",)}):
+        encoder: Any = Encoder(EncoderConfig(dim=16, **options), VOCAB)
+        encoder.structure = structure
+        with pytest.raises(ConfigError, match=r"does not apply; expected layers of 'self-attention'"):
+            encoder.encode(tokens)
+    decoder = tiny_decoder("gpt", reach=("full", "local"))
+    decoder.structure = structure
+    for source in (tokens, tokens[:, :0]):
+        with pytest.raises(ConfigError, match=r"expected model\.reach to be 'full' in every layer"):
+            decoder.forced_logits(source, None, tokens)
+
+
 def test_a_sequence_that_is_longer_than_the_matrix_is_an_error() -> None:
     model = tiny("bert", {"kind": "matrix", "file": "a.npy", "positions": 4})
     model.structure.set(torch.ones(4, 4))

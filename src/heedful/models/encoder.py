@@ -19,6 +19,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSize, refuse, unused
+from heedful.errors import ConfigError
 from heedful.models.family import Architecture, FamilyConfig
 from heedful.nn.attention import AttentionBias
 from heedful.nn.blocks import NORMS, FeedForward
@@ -265,6 +266,11 @@ class Encoder(EncoderModel):
         positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
         x = self.dropout(self.position.embed(vectors, positions))
         structure = attention_structure(self.structure, positions, attention_mask)
+        if structure is not None and self.config.mixes_otherwise:
+            raise ConfigError(
+                f"the model has an attention structure or mask, which layer {self.config.mixes_otherwise!r} does not apply; "
+                "expected layers of 'self-attention'"
+            )
         for layer in self.layers:
             x = layer(x, mask, structure)
         hidden: Tensor = self.last(x)

@@ -370,7 +370,7 @@ class GPT(SequenceModel):
         if length:
             step = whole_sequence(source, source_mask, is_source=True)
             self.check_positions(length)
-            hidden, caches = self.run(source, restrict_step(step, self.structure), State(None, None))
+            hidden, caches = self.run(source, self.restrict(step), State(None, None))
             pairs, row_state = [(cache.key, cache.value) for cache in caches], [cache.history for cache in caches]
             if self.training and self.config.source_loss and length > 1:
                 memory = self.source_nll(hidden, source, source_mask)
@@ -398,7 +398,7 @@ class GPT(SequenceModel):
             sources = tokens.shape[0] if is_first else state.kv_cache["positions"].shape[0]
             step = next_tokens(state, tokens, mask, sources=sources, limit=self.limit)
         self.check_length(step, state)
-        step = restrict_step(step, self.structure)
+        step = self.restrict(step)
         x, caches = self.run(vectors.view(step.sources, -1, *vectors.shape[2:]), step, state)
         losses = {}
         if state.memory is not None:
@@ -427,6 +427,12 @@ class GPT(SequenceModel):
             x, new = layer(x, self.position, step, buffers, history)
             caches.append(new)
         return self.output_dropout(self.last(x)), caches
+
+    def restrict(self, step: StepContext) -> StepContext:
+        """A step with the structure of the model."""
+        if self.structure is not None and set(self.config.reaches) != {"full"}:
+            raise ConfigError("the model has an attention structure; expected model.reach to be 'full' in every layer")
+        return restrict_step(step, self.structure)
 
     def check_length(self, step: StepContext, state: State) -> None:
         """Check the length against the limit; reads a tensor only if the number of slots exceeds it."""
