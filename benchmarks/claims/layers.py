@@ -41,10 +41,11 @@ def learn(parameters: Iterable[nn.Parameter], loss: Callable[[], Tensor], *, ste
 
 
 class Stack(nn.Module):
-    """Layers of one kind with residual connections."""
+    """Layers of one kind with residual connections; with sinusoidal positions or without."""
 
-    def __init__(self, kind: str, sizes: list[LayerSize]) -> None:
+    def __init__(self, kind: str, sizes: list[LayerSize], *, positions: bool = True) -> None:
         super().__init__()
+        self.positions = positions
         dim = sizes[0].dim
         self.embedding, self.out = nn.Embedding(SYMBOLS, dim), nn.Linear(dim, SYMBOLS)
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in sizes)
@@ -52,8 +53,9 @@ class Stack(nn.Module):
 
     def forward(self, symbols: Tensor) -> Tensor:
         """(rows, time) -> logits (rows, time, SYMBOLS)."""
-        positions = torch.arange(symbols.shape[1])
-        x = self.embedding(symbols) + sinusoid(positions, frequencies(self.embedding.embedding_dim).float())
+        x = self.embedding(symbols)
+        if self.positions:
+            x = x + sinusoid(torch.arange(symbols.shape[1]), frequencies(self.embedding.embedding_dim).float())
         for norm, layer in zip(self.norms, self.layers, strict=True):
             x = x + layer(norm(x))
         logits: Tensor = self.out(x)
