@@ -11,7 +11,7 @@ import torch
 from heedful.data.encode import content_hash
 from heedful.data.report import CheckReport
 from heedful.data.sources import find_path
-from heedful.data.structure_files import read_structure
+from heedful.data.structure_files import Matrix, read_structure
 from heedful.errors import ConfigError, lookup
 from heedful.models import make_family
 from heedful.nn.gates import add_gates
@@ -105,11 +105,16 @@ def data_hashes(run: Run) -> dict[str, str]:
     return {str(file): content_hash(file) for file in files}
 
 
+def read_structures(run: Run) -> dict[str, Matrix]:
+    """The matrices of the model's attention structures, from their files."""
+    structures = run.model.structures.items()
+    return {name: read_structure(config, f"model.{name}") for name, config in structures if config.shape is not None}
+
+
 def fill_structures(run: Run, model: Any) -> None:
-    """Read the matrices of the model's attention structures; a stored model has them in its weights."""
-    for name, config in run.model.structures.items():
-        if config.shape is not None:
-            getattr(model.base_model, name).set(torch.from_numpy(read_structure(config, f"model.{name}")))
+    """Set the matrices of the model's attention structures; a stored model has them in its weights."""
+    for name, matrix in read_structures(run).items():
+        getattr(model.base_model, name).set(torch.from_numpy(matrix))
 
 
 def make_system(
@@ -125,7 +130,9 @@ def make_task(run: Run, model: Model, tokenizers: Tokenizers, corpora: Any, rank
 
 
 def check(run: Run, data: TaskData, show: Callable[[str], None]) -> CheckReport:
-    """Check the data before it is used, show the lines of the report, and return it; too many unusable lines are an error."""
+    """Check the files of the run before they are used, show the lines of the report on the data, and return it; too many
+    unusable lines are an error."""
+    read_structures(run)
     report = data.check()
     refusal = report.training_error(run.data.max_unusable)
     if refusal is not None:
