@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,22 @@ def test_generated_graphs_have_at_most_max_nodes() -> None:
     assert len(graph.nodes) == 40
     with pytest.raises(DataError, match=r"built-in communities train has 40 nodes; expected at most data\.max_nodes = 39"):
         read_graphs(GraphsConfig(**options, max_nodes=39), "train")
+
+
+def test_graphs_that_are_in_two_splits_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_tiny_recipe("node_classification", tmp_path)  # with the same graph in all splits
+    assert heed("data", "check", recipe, "--json") == 0
+    train, valid, test = json.loads(capsys.readouterr().out)["corpora"]
+    assert not train["problems"]
+    for one in (valid, test):
+        (found,) = one["problems"]
+        assert (found["problem"], found["count"], found["action"]) == ("duplicate", 1, "kept")
+        assert found["examples"][0]["text"].startswith("the same graph as ")
+    text = recipe.read_text()
+    end = text.index("[data.valid]"), text.index("[task]")
+    recipe.write_text((text[: end[0]] + text[end[1] :]).replace("[data]", "[data]\nparts = [0.5, 0.5, 0.0]"))
+    assert heed("data", "check", recipe, "--json") == 0
+    assert not any(one["problems"] for one in json.loads(capsys.readouterr().out)["corpora"])
 
 
 def test_a_missing_label_is_allowed_where_asked_for(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -81,9 +81,10 @@ class GraphData:
     def check(self) -> CheckReport:
         """Read every file once; report the nodes of each split and label."""
         refuse_streams(self.files())
-        return CheckReport(tuple(self.check_split(split) for split in SPLITS if has_split(self.data, split)))
+        known: dict[Hashable, str] = {}  # graphs of their own of earlier splits, and their places
+        return CheckReport(tuple(self.check_split(split, known) for split in SPLITS if has_split(self.data, split)))
 
-    def check_split(self, split: str) -> CorpusCheck:
+    def check_split(self, split: str, known: dict[Hashable, str]) -> CorpusCheck:
         graphs = read_graphs(self.data, split)
         for graph in graphs:
             self.vectors(graph)
@@ -100,15 +101,23 @@ class GraphData:
         counts = Counter(node.label for graph in graphs for node in graph.nodes if self.is_scored(node, split))
         if not counts:
             raise DataError(f"{title_of(self.data, split)} has no {split} node with a label; expected at least one")
+        found = []
+        if missing:
+            examples = tuple(Example(node.place, f"node {node.name!r:.40} has no label") for node in missing[:EXAMPLES])
+            found.append(Finding("blank", len(missing), "kept", examples))
+        if self.data.builtin is None and not self.data.makes(split):
+            same = [Example(one.place, f"the same graph as {known[key]}") for one in graphs if (key := content(one)) in known]
+            found += [Finding("duplicate", len(same), "kept", tuple(same[:EXAMPLES]))] if same else []
+        for graph in graphs:
+            known.setdefault(content(graph), graph.place)
         sizes = f"{counted(len(graphs), 'graphs')}, {counted(edges, 'edges')}"
         shown = ", ".join(f"{label}: {count:,}" for label, count in counts.most_common(SHOWN))
-        examples = tuple(Example(node.place, f"node {node.name!r:.40} has no label") for node in missing[:EXAMPLES])
         return CorpusCheck(
             split=split,
             title=title_of(self.data, split),
             total=nodes,
             kept=counts.total(),
-            findings=(Finding("blank", len(missing), "kept", examples),) if missing else (),
+            findings=tuple(found),
             dropped=np.zeros(0, np.int64),
             unit=f"{split} nodes",
             remark=f"{sizes}; {shown}{', …' if len(counts) > SHOWN else ''}",
@@ -228,6 +237,11 @@ class GraphData:
             usage,
             f"It knows the {inputs} and labels of its training data, and graphs of up to {self.data.max_nodes:,} nodes.",
         )
+
+
+def content(graph: Graph) -> Hashable:
+    """What is known of a graph: two with the same content are the same."""
+    return tuple(tuple(sorted(node.values.items())) for node in graph.nodes), tuple(sorted(graph.edges))
 
 
 def resolve(run: RunConfig) -> dict[str, object]:
