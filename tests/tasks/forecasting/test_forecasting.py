@@ -169,6 +169,11 @@ def test_times_continue_by_hours_days_months_and_years() -> None:
     assert next_times(["2024-02-28", "2024-02-29"], 1) == ["2024-03-01"]
     assert next_times(["2023-11-01", "2023-12-01"], 2) == ["2024-01-01", "2024-02-01"]
     assert next_times(["2022-01-01", "2023-01-01"], 2) == ["2024-01-01", "2025-01-01"]
+    assert next_times(["2023-11-30", "2023-12-31"], 3) == ["2024-01-31", "2024-02-29", "2024-03-31"]
+    assert next_times(["2024-01-31", "2024-02-29"], 2) == ["2024-03-31", "2024-04-30"]
+    assert next_times(["2024-01-30", "2024-02-29"], 2) == ["2024-03-30", "2024-04-30"]
+    assert next_times(["2024-06-30 00:00", "2024-09-30 00:00"], 2) == ["2024-12-31 00:00", "2025-03-31 00:00"]
+    assert next_times(["20240228", "20240229"], 1) == ["20240301"]
     assert next_times([], 2) == ["1", "2"]
     with pytest.raises(DataError, match="after the year 9999"):
         next_times(["8000-01-01", "9000-01-01"], 2)
@@ -250,6 +255,8 @@ def test_the_ridge_map_of_a_run_is_stored_and_learns_the_period(run: Path) -> No
         ("date,load\n2024-01-01,1\n" + "".join(f"2024-01-0{day},1\n" for day in range(2, 7)), "has no column 'wind'"),
         ("date,load,wind\n2024-01-01,1,\n", "text 1 line 2, column 'wind': the value is missing"),
         ('{"date": []', "text 1 is not JSON"),
+        ('{"date": ' * 50_000, "text 1 is not JSON: too deeply nested"),
+        ("date,load,wind\n2024-01-01\r,1,2\n", "text 1 line 2 has a carriage return inside the line"),
         ('{"date": ["2024-01-01"], "load": [1]}', "text 1 has no list 'wind'; expected a list for each of: date, load, wind"),
         ('{"date": ["2024-01-01"], "load": [1, 2], "wind": [1]}', "text 1 has lists of different length"),
         ('{"date": ["2024-01-01"], "load": [null], "wind": [1]}', "text 1 row 1, column 'load': the value is missing"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from heedful.data.delimited import line_cells
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
-from heedful.data.labeled_series import find_split_file, parse_cell, refuse_long, split_cells
-from heedful.data.series import join_tables, table_text
+from heedful.data.labeled_series import find_split_file, refuse_long
+from heedful.data.series import column_values, join_tables, parse_cell, parse_columns, refuse_unequal, table_text
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.labels import softmax
 from heedful.search import SearchConfig
@@ -122,7 +122,9 @@ class SeriesClassifier(Predictor):
         if isinstance(given, str):
             for line in given.split("\n"):
                 refuse_too_long(line, place)
-            frames = self.read_object(given, place) if given.lstrip().startswith("{") else self.read_table(given, place)
+            given = parse_columns(given, place) if given.lstrip().startswith("{") else given
+        if isinstance(given, str):
+            frames = self.read_table(given, place)
         elif isinstance(given, Mapping):
             frames = self.read_columns(given, place)
         else:
@@ -142,7 +144,7 @@ class SeriesClassifier(Predictor):
             if not line.strip():
                 continue
             where = f"{place} line {number}"
-            cells = split_cells(line.encode(), number, where)
+            cells = line_cells(line.encode(), number, where)
             if not columns:
                 columns, order = cells, self.labeled.order(cells, place)
                 continue
@@ -153,28 +155,13 @@ class SeriesClassifier(Predictor):
             raise DataError(f"{place} has no rows; expected a line for each step")
         return np.array(rows, np.float32)
 
-    def read_object(self, text: str, place: str) -> Frames:
-        try:
-            columns = json.loads(text)
-        except ValueError as error:
-            raise DataError(f"{place} is not JSON: {error}; expected an object with a list for each column") from None
-        return self.read_columns(columns, place)
-
     def read_columns(self, columns: Mapping[str, Any], place: str) -> Frames:
         """The steps of columns of equal length."""
         names = self.config.variables
-        for name in names:
-            if not isinstance(columns.get(name), Sequence | np.ndarray) or isinstance(columns[name], str):
-                raise DataError(f"{place} has no list {name!r}; expected a list for each of: {', '.join(names):.200}")
-        lengths = {len(columns[name]) for name in names}
-        if len(lengths) > 1 or 0 in lengths:
-            raise DataError(f"{place} has lists of {sorted(lengths)} values; expected as many in each, and at least one")
-        rows = zip(*(columns[name] for name in names), strict=True)
-        found = [
-            [parse_cell(str(cell), name, f"{place} row {at}") for name, cell in zip(names, row, strict=True)]
-            for at, row in enumerate(rows, start=1)
-        ]
-        return np.array(found, np.float32)
+        refuse_unequal(columns, names, place)
+        if not len(columns[names[0]]):
+            raise DataError(f"{place} has empty lists; expected at least one step")
+        return column_values(columns, names, place)
 
     def example_inputs(self, split: str) -> Iterator[ExampleInput]:
         """The series of a split as tables, with their labels."""
