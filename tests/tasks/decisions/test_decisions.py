@@ -171,6 +171,23 @@ def test_the_report_compares_desired_and_reached_returns_from_the_same_starts(ma
     assert "rank correlation" in report.text() and report.to_dict()["rollouts"][1]["desired"] == 2.0
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"desired": [float("nan")]}, "desired: given nan, expected a number within ±1e\\+06"),
+        ({"desired": [float("inf")]}, "desired: given inf, expected a number within"),
+        ({"desired": []}, "desired: given no return, expected one or more"),
+        ({"episodes": 0}, "episodes: given 0, expected at least 1"),
+        ({"split": "tset"}, "unknown split 'tset'; expected one of: train, valid, test"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_one_sentence(
+    options: dict[str, Any], sentence: str, maker: heedful.DecisionMaker
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        maker.compare(**{"desired": [1.0], "episodes": 2, **options})
+
+
 HISTORY = {"desired": 9, "states": ["a1", "a2"], "actions": ["down"], "rewards": [-0.2]}
 
 

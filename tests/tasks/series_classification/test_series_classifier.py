@@ -166,6 +166,12 @@ def test_options_that_do_not_fit_are_errors(change: str, message: str, tmp_path:
     assert message in str(raised.value)
 
 
+def test_an_unknown_split_is_one_sentence(run: Path) -> None:
+    classifier: Any = heedful.load(run)
+    with pytest.raises(ConfigError, match="unknown split 'tset'; expected one of: train, valid, test"):
+        classifier.evaluate("tset")
+
+
 def test_missing_numbers_are_filled_from_the_step_before_where_it_is_allowed(tmp_path: Path) -> None:
     recipe = write_tiny_recipe("series_classification", tmp_path)
     (tmp_path / "motions.csv").write_text(MOTIONS.replace("\n0,no,0,2\n", "\n0,no,0,NaN\n"))

@@ -137,6 +137,7 @@ class DecisionMaker(Predictor):
         task.condition is "none"; seed: of the actions, which are drawn by their probability, unless greedy."""
         world = self.world
         self.check_desired(desired, "the roll-out")
+        check_split(self.run.data, split)
         starts = start_cells(self.trajectories.episodes(split), episodes)
         return roll_out(self.policy, world, starts, desired, seed=seed, greedy=greedy)
 
@@ -266,6 +267,7 @@ class DecisionMaker(Predictor):
         """Roll out episodes for each desired return, all from the same starts; desired: default: quantiles of the returns of
         the training data; against: another run, which has the same desired returns if it is conditioned on them."""
         data, world = self.trajectories, self.world
+        check_split(self.run.data, split)
         starts = start_cells(data.episodes(split), episodes)
         recorded = returns_of(data.episodes("train"))
 
@@ -278,6 +280,8 @@ class DecisionMaker(Predictor):
             asked = [float(one) for one in desired] if desired is not None else list(default_desired(data))
         elif desired is not None:
             raise ConfigError("desired returns have no effect: the run was trained with task.condition = 'none'")
+        if not asked:
+            raise ConfigError("desired: given no return, expected one or more")
         if against is not None and against.world != world:
             raise ConfigError("the other run has another grid world; expected the same data.world")
         if against is not None and against.config.condition == "return" and self.config.condition == "none":

@@ -21,7 +21,7 @@ from heedful.errors import ConfigError, DataError
 from heedful.evaluation.labels import softmax
 from heedful.search import SearchConfig
 from heedful.tasks.classification.report import ClassificationReport
-from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult
+from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split
 from heedful.tasks.series_classification.command import EvaluateOptions
 from heedful.tasks.series_classification.config import SeriesClassificationConfig
 from heedful.tasks.series_classification.data import EncodedSeries, LabeledSeriesData, SeriesBatch, as_steps
@@ -173,6 +173,7 @@ class SeriesClassifier(Predictor):
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """The metrics of a validation on a split of the run's data."""
+        check_split(self.run.data, split)
         series = self.labeled.series(split)
         figures = figures_of(logits_of(self.classifier, self.system, series), series)
         return {name: figure.statistics.value() for name, figure in figures.items()}
