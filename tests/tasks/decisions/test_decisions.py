@@ -114,6 +114,16 @@ def test_standardizing_uses_numbers_and_leaves_names() -> None:
     assert model.state_scale[1, 0] == pytest.approx(float(7 * episodes.states[:, 0].std(correction=0)), rel=1e-4)
 
 
+def test_returns_are_standardized_by_those_of_the_training_data(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("decisions", tmp_path)
+    data = 'data={form="trajectories", builtin="gridworld", counts={train=12, valid=8, test=8}}'
+    assert heed("train", recipe, data, "training.steps=2", "--run", tmp_path / "run") == 0
+    maker = heedful.DecisionMaker.load(tmp_path / "run")
+    train, valid = (maker.split_episodes(split).returns.double() for split in ("train", "valid"))
+    assert maker.decider.return_scale.tolist() == pytest.approx([float(train.mean()), float(train.std(correction=0))], rel=1e-4)
+    assert abs(float(train.mean() - valid.mean())) > 1e-2  # that of valid would be another one
+
+
 @pytest.fixture(scope="module")
 def maker(tiny_runs: dict[str, Path]) -> heedful.DecisionMaker:
     return heedful.DecisionMaker.load(tiny_runs["decisions"])

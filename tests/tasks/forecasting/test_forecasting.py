@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tiny_tasks import DAYS, SERIES, write_tiny_recipe
@@ -14,6 +16,7 @@ from workshop import heed
 
 import heedful
 from heedful.errors import ConfigError, DataError
+from heedful.evaluation.forecasts import PENALTIES
 from heedful.inspection.drawing.figure import Area, Figure, Label, text_width
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.config import read_run
@@ -161,6 +164,49 @@ def test_no_window_of_training_contains_a_row_of_validation(tmp_path: Path) -> N
     first = valid.windows([0])
     assert torch.equal(first.target[0], data.series("test").values[40:42])
     assert torch.equal(first.window[0], data.series("test").values[36:40])
+
+
+def parted_run(folder: Path, rows: list[tuple[float, float]], parts: list[int], *options: str) -> heedful.Forecaster:
+    """A run whose train, valid and test are parts of these rows of two variables, in the order of time."""
+    recipe = write_tiny_recipe("forecasting", folder)
+    lines = "".join(f"{load},{wind}\n" for load, wind in rows)
+    (folder / "parted.csv").write_text(f"load,wind\n{lines}")
+    data = f'data={{form="series", parts={parts}, train={{file="{folder}/parted.csv"}}}}'
+    given = ("task.normalization=last", "task.linear=ridge", "training.steps=2", *options)
+    assert heed("train", recipe, data, *given, "--run", folder / "run") == 0
+    return heedful.Forecaster.load(folder / "run")
+
+
+def test_standardization_and_ridge_are_fitted_on_training_rows_and_the_penalty_is_selected_on_valid(tmp_path: Path) -> None:
+    """The level and the period differ between the parts; the reference is a closed form in double precision."""
+    draws = np.random.Generator(np.random.Philox(0)).normal(size=(140, 2)).round(3)
+    level, period = np.repeat([0.0, 50.0, -70.0], [80, 30, 30]), np.repeat([3, 4, 5], [80, 30, 30])
+    rows = 10 * np.cos(2 * np.pi * np.arange(140) / period)[:, None] + level[:, None] + draws
+    forecaster = parted_run(tmp_path, rows.tolist(), [80, 30, 30])
+    model, mean, deviation = forecaster.forecaster, rows[:80].mean(0), rows[:80].std(0)
+    assert np.allclose(model.mean, mean, rtol=1e-4) and np.allclose(model.deviation, deviation, rtol=1e-4)
+
+    z = (rows - mean) / deviation
+
+    def windows(first: int, last: int) -> tuple[Any, Any]:
+        both = [(z[at : at + 4] - z[at + 3], z[at + 4 : at + 6] - z[at + 3]) for at in range(max(first - 4, 0), last - 5)]
+        return tuple(np.concatenate([part.T for part in side]) for side in zip(*both, strict=True))  # (windows x variables, …)
+
+    (x, y), fitted, errors = windows(0, 80), [], []
+    for penalty in PENALTIES[:-1]:
+        fitted.append(np.linalg.solve(x.T @ x + penalty * np.eye(4), x.T @ y))
+        errors.append(float(np.square(windows(80, 110)[0] @ fitted[-1] - windows(80, 110)[1]).mean()))
+    assert np.allclose(model.ridge, fitted[int(np.argmin(errors))], atol=1e-4)
+
+
+def test_the_penalty_of_the_baseline_is_selected_on_valid_and_not_on_test(tmp_path: Path) -> None:
+    """Train and test are waves, whose values return, and valid rises: on it, persistence is better than what returns."""
+    wave = [(float(at % 3), float(at % 4)) for at in range(120)]
+    forecaster = parted_run(tmp_path, [*wave[:60], *((at, at) for at in range(20)), *wave[80:]], [60, 20, 40])
+    assert not bool(forecaster.forecaster.ridge.any())
+    options: Any = SimpleNamespace(baselines=False)
+    report = forecaster.report("test", options, load=heedful.load, search=lambda one: one.search_config())
+    assert report.baselines["ridge"].mse == pytest.approx(report.baselines["persistence"].mse) and report.figures["mse"] > 1
 
 
 def test_times_continue_by_hours_days_months_and_years() -> None:

@@ -166,6 +166,18 @@ def test_options_that_do_not_fit_are_errors(change: str, message: str, tmp_path:
     assert message in str(raised.value)
 
 
+def test_inputs_are_standardized_by_the_training_series_alone(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("series_classification", tmp_path)
+    data = 'data={form="labeled_series", builtin="gaits", counts={train=10, valid=5, test=5}}'
+    assert heed("train", recipe, data, "model.features=15", "training.steps=2", "--run", tmp_path / "run") == 0
+    classifier: Any = heedful.load(tmp_path / "run")
+    train, valid = (
+        np.concatenate([one - one.mean(0) for _, one in make_gaits(split, count)]) for split, count in ((0, 10), (1, 5))
+    )
+    deviation = classifier.classifier.body.features.deviation.numpy()
+    assert np.allclose(deviation, train.std(0), rtol=1e-3) and not np.allclose(deviation, valid.std(0), rtol=1e-3)
+
+
 def test_an_unknown_split_is_one_sentence(run: Path) -> None:
     classifier: Any = heedful.load(run)
     with pytest.raises(ConfigError, match="unknown split 'tset'; expected one of: train, valid, test"):
