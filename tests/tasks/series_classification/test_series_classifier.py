@@ -89,6 +89,15 @@ def test_a_motion_is_classified_alike_as_table_as_columns_and_as_steps(run: Path
     assert classifier.predict_proba(table) == classifier.predict_proba(columns) == pytest.approx(found[0])
 
 
+def test_every_series_of_a_table_like_the_training_data_has_a_label(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("classify-series", run, run.parent / "motions.csv", "--json") == 0
+    steps = [json.loads(line)["steps"] for line in capsys.readouterr().out.splitlines()]
+    assert steps == [3 + at % 3 for at in range(16)]
+    with pytest.raises(DataError, match="text 1 line 5 has another 'sequence' than the line before"):
+        list(heedful.load(run).predictions([MOTIONS]))
+
+
 def test_labels_and_columns_are_those_of_the_training_data(tmp_path: Path) -> None:
     config = read_run(write_tiny_recipe("series_classification", tmp_path)).config
     series = LabeledSeriesData(config).series("train")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -102,7 +102,8 @@ class SeriesClassifier(Predictor):
         return self.predict_windows(chunks, first)
 
     def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-        return join_tables(chunks)
+        name = self.run.data.sequence
+        return ([one for table in tables for one in split_by_series(table, name)] for tables in join_tables(chunks))
 
     def predict_windows(self, windows: Iterable[Sequence[Input]], first: int = 1) -> Iterator[SeriesPrediction]:
         """The predictions of each window of series, in order."""
@@ -136,10 +137,11 @@ class SeriesClassifier(Predictor):
         return frames
 
     def read_table(self, text: str, place: str) -> Frames:
-        """The steps of a comma-separated table; other columns than the variables are left out."""
+        """The steps of a comma-separated table of one series; other columns than the variables are left out."""
         columns: list[str] = []
         rows: list[list[float]] = []
         order: list[int] = []
+        name, names = self.run.data.sequence, set()
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
                 continue
@@ -151,6 +153,9 @@ class SeriesClassifier(Predictor):
             if len(cells) != len(columns):
                 raise DataError(f"{where} has {len(cells)} columns; expected {len(columns)}, as in the first line")
             rows.append([parse_cell(cells[at], columns[at], where) for at in order])
+            names.update([cells[columns.index(name)]] if name in columns else [])
+            if len(names) > 1:
+                raise DataError(f"{where} has another {name!r} than the line before; expected the rows of one series")
         if not rows:
             raise DataError(f"{place} has no rows; expected a line for each step")
         return np.array(rows, np.float32)
@@ -202,3 +207,16 @@ class SeriesClassifier(Predictor):
 def series_losses(model: SeriesModel, batch: SeriesBatch) -> Tensor:
     """-log p of the label of each series, (series,)."""
     return functional.cross_entropy(model(batch.vectors, batch.mask).float(), batch.labels, reduction="none")
+
+
+def split_by_series(table: str, name: str) -> list[str]:
+    """A table for each series of a comma-separated table with the column `name`; without one, the table is one series. What
+    cannot be split is left as it is: reading it raises the error."""
+    header, *lines = table.split("\n")
+    try:
+        at = line_cells(header.encode(), 1, "").index(name)
+        keys = [line_cells(line.encode(), 2, "")[at] for line in lines]
+    except (DataError, ValueError, IndexError):
+        return [table]
+    groups = groupby(zip(keys, lines, strict=True), key=lambda pair: pair[0])
+    return ["\n".join([header, *(line for _, line in group)]) for _, group in groups] or [table]
