@@ -205,6 +205,7 @@ def test_act_and_a_line_of_json_give_the_same_decision(maker: heedful.DecisionMa
     decision = maker.act(["a1", "a2"], ["down"], [-0.2], desired=9)
     (other,) = maker.predictions([json.dumps(HISTORY)])
     assert decision == other and sum(decision.probabilities.values()) == pytest.approx(1)
+    assert [maker.predict(HISTORY)] == maker.predict([HISTORY]) == [decision.action]
     assert decision.action == max(decision.probabilities, key=lambda action: decision.probabilities[action])
     assert decision.probabilities != maker.act(["a1", "a2"], ["down"], [-0.2], desired=-4).probabilities
 

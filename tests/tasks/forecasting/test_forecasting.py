@@ -190,12 +190,12 @@ def test_standardization_and_ridge_are_fitted_on_training_rows_and_the_penalty_i
 
     def windows(first: int, last: int) -> tuple[Any, Any]:
         both = [(z[at : at + 4] - z[at + 3], z[at + 4 : at + 6] - z[at + 3]) for at in range(max(first - 4, 0), last - 5)]
-        return tuple(np.concatenate([part.T for part in side]) for side in zip(*both, strict=True))  # (windows x variables, …)
+        x, y = (np.concatenate([part.T for part in side]) for side in zip(*both, strict=True))  # (windows x variables, …)
+        return x, y
 
-    (x, y), fitted, errors = windows(0, 80), [], []
-    for penalty in PENALTIES[:-1]:
-        fitted.append(np.linalg.solve(x.T @ x + penalty * np.eye(4), x.T @ y))
-        errors.append(float(np.square(windows(80, 110)[0] @ fitted[-1] - windows(80, 110)[1]).mean()))
+    (x, y), (valid_x, valid_y) = windows(0, 80), windows(80, 110)
+    fitted = [np.linalg.solve(x.T @ x + penalty * np.eye(4), x.T @ y) for penalty in PENALTIES[:-1]]
+    errors = [float(np.square(valid_x @ weights - valid_y).mean()) for weights in fitted]
     assert np.allclose(model.ridge, fitted[int(np.argmin(errors))], atol=1e-4)
 
 
@@ -286,6 +286,7 @@ def test_a_run_forecasts_the_steps_after_a_file(run: Path, capsys: pytest.Captur
     assert python.rows() == [header, *rows]
     columns: dict[str, Any] = {"date": DAYS, "load": [at % 3 for at in range(60)], "wind": [at % 2 for at in range(60)]}
     assert heedful.Forecaster.load(run).forecast(columns) == python
+    assert [heedful.Forecaster.load(run).predict(columns)] == heedful.Forecaster.load(run).predict([columns]) == [python.text]
 
 
 def test_the_ridge_map_of_a_run_is_stored_and_learns_the_period(run: Path) -> None:

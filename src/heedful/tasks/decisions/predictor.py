@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.gridworld import GridWorld
-from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
+from heedful.data.input_lines import checked_chunks, chunk_lines, refuse_too_long
 from heedful.data.json_text import parse_json
 from heedful.data.row_files import RowTable
 from heedful.data.samples import Sample
@@ -155,23 +154,19 @@ class DecisionMaker(Predictor):
             raise DataError(f"{place} has a desired return, which has no effect: the run was trained with condition 'none'")
 
     @overload
-    def predict(self, inputs: str, **options: Any) -> str: ...
+    def predict(self, inputs: Input, **options: Any) -> str: ...
     @overload
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
-    def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
+    def predict(self, inputs: Input | Sequence[Input], **options: Any) -> str | list[str]:
         """The action after one history, or after each of several; a history is JSON or a dictionary."""
         found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
         return found
-
-    def is_one(self, inputs: Any) -> bool:
-        return isinstance(inputs, str | Mapping)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Decision]:
         """Yield the decision after each history."""
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, but decisions have no options")
-        remaining = iter(texts)
-        return self.decide_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
+        return self.decide_chunks(chunk_lines(texts))
 
     def predict_chunks(
         self,

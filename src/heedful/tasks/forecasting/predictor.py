@@ -6,13 +6,12 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
 
-from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
+from heedful.data.input_lines import checked_chunks, chunk_lines, refuse_too_long
 from heedful.data.series import (
     SeriesTable,
     column_values,
@@ -123,24 +122,20 @@ class Forecaster(Predictor):
         return forecast
 
     @overload
-    def predict(self, inputs: str, **options: Any) -> str: ...
+    def predict(self, inputs: Input, **options: Any) -> str: ...
     @overload
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
-    def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
+    def predict(self, inputs: Input | Sequence[Input], **options: Any) -> str | list[str]:
         """The steps after one table, or after each of several, as comma-separated text."""
         found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
         return found
-
-    def is_one(self, inputs: Any) -> bool:
-        return isinstance(inputs, str | Mapping)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Forecast]:
         """Yield the steps after each table; holdout: forecast its last rows instead."""
         holdout = bool(options.pop("holdout", False))
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, but the only option of forecasting is holdout")
-        remaining = iter(texts)
-        return self.forecast_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), holdout)
+        return self.forecast_chunks(chunk_lines(texts), holdout)
 
     def predict_chunks(
         self,
