@@ -43,7 +43,7 @@ from heedful.evaluation.tables import counted
 from heedful.storage.reading import read_lines
 
 Values = NDArray[np.float32]  # (rows, variables)
-MAX_VALUE = 1e30  # squares of larger numbers overflow in single precision
+MAX_VALUE = 1e30  # the largest number of single precision is 3.4e38
 MISSING = ("", "nan", "na", "n/a", "#n/a", "null", "none")  # a cell without a value, in lower case
 Rows = tuple[Count, Count, Count]
 
