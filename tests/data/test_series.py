@@ -57,6 +57,8 @@ def test_a_file_without_header_and_time_has_numbered_columns(tmp_path: Path) -> 
         ("date,a,b", "day,a,b", r"series.csv line 1 has no column 'date'; its columns are: day, a, b"),
         (GOOD[9:], "", r"series.csv has no rows"),
         ("5,6.5", "5,caf\udce9", r"series.csv line 4: byte 17 is not UTF-8"),
+        ("2024-01-03,", "2024-01-03\r,", r"series.csv line 4 has a carriage return inside the line"),
+        ("5,6.5", f"5,{'1' * 200_000}", r"series.csv line 4"),
         ("\n2024-01-04,7,8", "", r"series.csv has 3 rows for train; expected at least 4"),
     ],
 )

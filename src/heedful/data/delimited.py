@@ -33,10 +33,28 @@ def parse_rows(lines: Iterable[tuple[int, bytes]], name: str) -> Iterator[Row]:
             raise DataError(f"{place}: {text.text}", hint=fix)
         if text.strip():
             is_first, delimiter = delimiter is None, delimiter or ("\t" if "\t" in text else ",")
-            cells = [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter))]
+            cells = split_cells(text, place, delimiter)
             if is_first:
                 refuse_other_separator(cells, place)
             yield Row(place, cells)
+
+
+def line_cells(line: bytes, number: int, place: str) -> list[str]:
+    """The cells of a comma-separated line; DataError if it is not UTF-8."""
+    text = usable_text(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, number)
+    if isinstance(text, LineProblem):
+        raise DataError(f"{place}: {text.text}", hint="convert the file to UTF-8, or correct that line")
+    return split_cells(text, place)
+
+
+def split_cells(text: str, place: str, delimiter: str = ",") -> list[str]:
+    """The cells of a line, without white space around them."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter))]
+    except csv.Error as error:  # a carriage return outside quotes, or a cell of more than 128 KiB
+        problem = "has a carriage return inside the line" if "\r" in text else f"cannot be read: {error}"
+        hint = "end every line with a line feed, and remove other carriage returns" if "\r" in text else "correct that line"
+        raise DataError(f"{place} {problem}; expected cells separated by {delimiter!r}", hint=hint) from None
 
 
 def refuse_other_separator(cells: Sequence[str], place: str) -> None:

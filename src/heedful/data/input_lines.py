@@ -64,9 +64,9 @@ def refuse_too_long(text: str, place: str) -> None:
         )
 
 
-def chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of `CHUNK_LINES` lines; if reading fails, the lines before the error are yielded first."""
-    chunk: list[str] = []
+def chunk_lines(lines: Iterable[Given]) -> Iterator[list[Given]]:
+    """Yield lists of `CHUNK_LINES` lines, or other inputs; if reading fails, those before the error are yielded first."""
+    chunk: list[Given] = []
     try:
         for line in lines:
             chunk.append(line)

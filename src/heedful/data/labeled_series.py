@@ -13,7 +13,6 @@ as many: then it has the value of the step before, and is reported.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,15 +23,15 @@ import numpy as np
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount, refuse, unused
-from heedful.data.delimited import refuse_other_separator
+from heedful.data.delimited import line_cells, refuse_other_separator
 from heedful.data.fractions import PARTS
 from heedful.data.gaits import COLUMNS, Frames, SeriesClassToy, make_gaits
 from heedful.data.report import CorpusCheck, allowing
-from heedful.data.series import is_missing, parse_value
+from heedful.data.series import is_missing, parse_cell
 from heedful.data.sources import find_path
 from heedful.data.splits import Counts
 from heedful.data.toys import ToySplit
-from heedful.data.unusable import LineProblem, Share, UnusableLines, usable_text
+from heedful.data.unusable import LineProblem, Share, UnusableLines
 from heedful.errors import DataError, nearest
 from heedful.evaluation.tables import counted
 from heedful.storage.reading import read_lines
@@ -135,7 +134,7 @@ def parse_series(data: LabeledSeriesConfig, lines: Iterable[tuple[int, bytes]], 
         if not line.strip():
             continue
         place = f"{name} line {number}"
-        cells = split_cells(line, number, place)
+        cells = line_cells(line, number, place)
         if not columns:
             columns = named_columns(data, cells, place)
             continue
@@ -168,14 +167,6 @@ def parse_series(data: LabeledSeriesConfig, lines: Iterable[tuple[int, bytes]], 
     return SeriesSet(numbers, series, unusable)
 
 
-def split_cells(line: bytes, number: int, place: str) -> list[str]:
-    """The cells of a line; DataError if it is not UTF-8."""
-    text = usable_text(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, number)
-    if isinstance(text, LineProblem):
-        raise DataError(f"{place}: {text.text}", hint="convert the file to UTF-8, or correct that line")
-    return [cell.strip() for cell in next(csv.reader([text]))]
-
-
 def named_columns(data: LabeledSeriesConfig, cells: Sequence[str], place: str) -> list[str]:
     refuse_other_separator(cells, place)
     for at, one in enumerate(cells):
@@ -190,12 +181,6 @@ def named_columns(data: LabeledSeriesConfig, cells: Sequence[str], place: str) -
     if len(cells) == 2:
         raise DataError(f"{place} has no column of numbers; expected at least one beside {data.sequence!r} and {data.label!r}")
     return list(cells)
-
-
-def parse_cell(cell: str, column: str, place: str) -> float:
-    if is_missing(cell):
-        raise DataError(f"{place}, column {column!r}: the value is missing; expected a number")
-    return parse_value(cell, column, place)
 
 
 def refuse_long(data: LabeledSeriesConfig, steps: int, place: str) -> None:

@@ -17,32 +17,33 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, ZeroOrSmallCount, refuse, unused
-from heedful.data.delimited import refuse_other_separator
+from heedful.data.delimited import line_cells, refuse_other_separator
 from heedful.data.fractions import PARTS, Fractions, fraction_problems
+from heedful.data.json_text import parse_json
 from heedful.data.report import CorpusCheck, Example, Finding, allowing
 from heedful.data.series_toys import SERIES, SeriesToy
 from heedful.data.sources import find_path
 from heedful.data.splits import Counts
 from heedful.data.toys import ToySplit
-from heedful.data.unusable import EXAMPLES, LineProblem, Share, UnusableLines, usable_text
+from heedful.data.unusable import EXAMPLES, LineProblem, Share, UnusableLines
 from heedful.errors import DataError, nearest
 from heedful.evaluation.tables import counted
 from heedful.storage.reading import read_lines
 
 Values = NDArray[np.float32]  # (rows, variables)
-MAX_VALUE = 1e30  # squares of larger numbers overflow in single precision
+MAX_VALUE = 1e30  # the largest number of single precision is 3.4e38
 MISSING = ("", "nan", "na", "n/a", "#n/a", "null", "none")  # a cell without a value, in lower case
 Rows = tuple[Count, Count, Count]
 
@@ -213,10 +214,7 @@ def parse_table(data: SeriesConfig, lines: Iterable[tuple[int, bytes]], name: st
     before: datetime | None = None
     for number, line in numbered:
         place = f"{name} line {number}"
-        text = usable_text(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, number)
-        if isinstance(text, LineProblem):
-            raise DataError(f"{place}: {text.text}", hint="convert the file to UTF-8, or correct that line")
-        cells = [cell.strip() for cell in next(csv.reader([text]))]
+        cells = line_cells(line, number, place)
         if not columns:
             columns = column_names(data, cells, place)
             if data.header:
@@ -285,6 +283,35 @@ def parse_value(cell: str, column: str, place: str, *, may_be_time: bool = False
     if not math.isfinite(value) or abs(value) > MAX_VALUE:
         raise DataError(f"{place}, column {column!r}: {cell!r:.40} is out of range; expected a number within ±{MAX_VALUE:g}")
     return value
+
+
+def parse_cell(cell: str, column: str, place: str) -> float:
+    """The number in a cell that must not be missing."""
+    if is_missing(cell):
+        raise DataError(f"{place}, column {column!r}: the value is missing; expected a number")
+    return parse_value(cell, column, place)
+
+
+def parse_columns(text: str, place: str) -> Any:
+    """A table as JSON: an object with a list for each column."""
+    return parse_json(text, place, hint="write an object with a list for each column, or a comma-separated table")
+
+
+def refuse_unequal(columns: Mapping[str, Any], names: Sequence[str], place: str) -> None:
+    """Raise an error for a dictionary that has no list of one of these columns, or lists of different length."""
+    for name in names:
+        if not isinstance(columns.get(name), Sequence | np.ndarray) or isinstance(columns[name], str):
+            raise DataError(f"{place} has no list {name!r}; expected a list for each of: {', '.join(names):.200}")
+    lengths = {name: len(columns[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise DataError(f"{place} has lists of different length ({shown:.200}); expected as many values in each")
+
+
+def column_values(columns: Mapping[str, Any], names: Sequence[str], place: str) -> Values:
+    """The numbers of columns of equal length: (rows, variables)."""
+    cells = ([parse_cell(str(cell), name, f"{place} row {at}") for at, cell in enumerate(columns[name], 1)] for name in names)
+    return np.array(list(cells), np.float32).T
 
 
 def parse_time(cell: str, place: str) -> datetime:

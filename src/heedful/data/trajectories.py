@@ -38,7 +38,7 @@ from heedful.data.toys import ToySplit
 from heedful.data.unusable import LineProblem, Share, UnusableLines
 from heedful.errors import DataError
 
-MAX_VALUE = 1e30  # squares of larger numbers overflow in single precision
+MAX_VALUE = 1e30  # the largest number of single precision is 3.4e38
 CELL = "cell"  # the column of the state of the grid world
 OPTIONS = "data.episode, data.step, data.action, data.reward and data.states"  # that name the columns, for hints
 

@@ -84,9 +84,8 @@ def persistence(windows: Windows) -> Errors:
 
 
 def seasonal_naive(windows: Windows, season: int) -> Errors:
-    """season: steps; at most the look-back."""
-    errors, period = Errors(), min(season, windows.look_back)
-    steps = windows.look_back - period + np.arange(windows.horizon) % period
+    """season: steps, at most the look-back."""
+    errors, steps = Errors(), windows.look_back - season + np.arange(windows.horizon) % season
     for chunk in chunks(windows):
         errors = errors.add(windows.inputs(chunk)[:, steps], windows.targets(chunk))
     return errors
@@ -139,7 +138,8 @@ def best_ridge(train: Windows, valid: Windows, penalties: Sequence[float] = PENA
 
 
 def baselines(train: Windows, valid: Windows, tested: Windows, season: int) -> dict[str, Errors]:
-    """The errors of every baseline on the tested windows."""
+    """The errors of every baseline on the tested windows. season: steps; a longer one than the window is cut to it."""
+    season = min(season, tested.look_back)
     return {
         "persistence": persistence(tested),
         f"seasonal naive ({season} step{'s' * (season != 1)})": seasonal_naive(tested, season),

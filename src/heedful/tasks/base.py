@@ -10,12 +10,15 @@ TaskDefinition joins them for the registry. `RunConfig` is what a task may read 
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from heedful.config.base import Config, Problem
 from heedful.data.report import CheckReport
+from heedful.errors import DataError
 from heedful.models.family import Architecture, FamilyConfig
 from heedful.nn.model import Model
 from heedful.search import SearchConfig
@@ -132,6 +135,22 @@ class ExampleFile(NamedTuple):
     def entry(self, name: str) -> Any:
         """The value of data.train for a file of this name."""
         return {self.key: name, **self.options}
+
+
+def format_rows(examples: Iterable[Any], what: str) -> ExampleFile:
+    """Dictionaries with the same keys, {"date": "2024-05-31", "load": 1.5}, as a comma-separated table; what: is a row, for
+    messages."""
+    out = io.StringIO()
+    writer, names = csv.writer(out, lineterminator="\n"), None
+    for number, example in enumerate(examples, start=1):
+        if not isinstance(example, Mapping) or not example or (names is not None and list(example) != names):
+            expected = f"{what}, a dictionary with a value for each column" if names is None else f"a dictionary of {names}"
+            raise DataError(f"example {number} is {example!r:.60}; expected {expected}")
+        if names is None:
+            names = list(example)
+            writer.writerow(names)
+        writer.writerow(example.values())
+    return ExampleFile(".csv", out.getvalue(), "file")
 
 
 def resolve_nothing(run: RunConfig) -> Mapping[str, object]:

@@ -163,8 +163,9 @@ class Predictor:
         return found
 
     def is_one(self, inputs: Any) -> bool:
-        """Whether a Python object is one input, not a collection of several."""
-        return isinstance(inputs, str)
+        """Whether a Python object is one input, not a collection of several: a text, or in a task of other inputs a dictionary,
+        such as the columns of a table."""
+        return isinstance(inputs, str) or (not self.reads_text and isinstance(inputs, Mapping))
 
     def apply(self, inputs: Any, read: Callable[[Any], Value], **options: Any) -> Any:
         """`read` of the prediction for one input, or of that for each of several: one value, or a list."""

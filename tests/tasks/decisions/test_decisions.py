@@ -114,6 +114,16 @@ def test_standardizing_uses_numbers_and_leaves_names() -> None:
     assert model.state_scale[1, 0] == pytest.approx(float(7 * episodes.states[:, 0].std(correction=0)), rel=1e-4)
 
 
+def test_returns_are_standardized_by_those_of_the_training_data(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("decisions", tmp_path)
+    data = 'data={form="trajectories", builtin="gridworld", counts={train=12, valid=8, test=8}}'
+    assert heed("train", recipe, data, "training.steps=2", "--run", tmp_path / "run") == 0
+    maker = heedful.DecisionMaker.load(tmp_path / "run")
+    train, valid = (maker.split_episodes(split).returns.double() for split in ("train", "valid"))
+    assert maker.decider.return_scale.tolist() == pytest.approx([float(train.mean()), float(train.std(correction=0))], rel=1e-4)
+    assert abs(float(train.mean() - valid.mean())) > 1e-2  # that of valid would be another one
+
+
 @pytest.fixture(scope="module")
 def maker(tiny_runs: dict[str, Path]) -> heedful.DecisionMaker:
     return heedful.DecisionMaker.load(tiny_runs["decisions"])
@@ -171,6 +181,23 @@ def test_the_report_compares_desired_and_reached_returns_from_the_same_starts(ma
     assert "rank correlation" in report.text() and report.to_dict()["rollouts"][1]["desired"] == 2.0
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"desired": [float("nan")]}, "desired: given nan, expected a number within ±1e\\+06"),
+        ({"desired": [float("inf")]}, "desired: given inf, expected a number within"),
+        ({"desired": []}, "desired: given no return, expected one or more"),
+        ({"episodes": 0}, "episodes: given 0, expected at least 1"),
+        ({"split": "tset"}, "unknown split 'tset'; expected one of: train, valid, test"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_one_sentence(
+    options: dict[str, Any], sentence: str, maker: heedful.DecisionMaker
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        maker.compare(**{"desired": [1.0], "episodes": 2, **options})
+
+
 HISTORY = {"desired": 9, "states": ["a1", "a2"], "actions": ["down"], "rewards": [-0.2]}
 
 
@@ -178,6 +205,7 @@ def test_act_and_a_line_of_json_give_the_same_decision(maker: heedful.DecisionMa
     decision = maker.act(["a1", "a2"], ["down"], [-0.2], desired=9)
     (other,) = maker.predictions([json.dumps(HISTORY)])
     assert decision == other and sum(decision.probabilities.values()) == pytest.approx(1)
+    assert [maker.predict(HISTORY)] == maker.predict([HISTORY]) == [decision.action]
     assert decision.action == max(decision.probabilities, key=lambda action: decision.probabilities[action])
     assert decision.probabilities != maker.act(["a1", "a2"], ["down"], [-0.2], desired=-4).probabilities
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tiny_tasks import DAYS, SERIES, write_tiny_recipe
@@ -14,6 +16,7 @@ from workshop import heed
 
 import heedful
 from heedful.errors import ConfigError, DataError
+from heedful.evaluation.forecasts import PENALTIES
 from heedful.inspection.drawing.figure import Area, Figure, Label, text_width
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.config import read_run
@@ -163,12 +166,60 @@ def test_no_window_of_training_contains_a_row_of_validation(tmp_path: Path) -> N
     assert torch.equal(first.window[0], data.series("test").values[36:40])
 
 
+def parted_run(folder: Path, rows: list[tuple[float, float]], parts: list[int], *options: str) -> heedful.Forecaster:
+    """A run whose train, valid and test are parts of these rows of two variables, in the order of time."""
+    recipe = write_tiny_recipe("forecasting", folder)
+    lines = "".join(f"{load},{wind}\n" for load, wind in rows)
+    (folder / "parted.csv").write_text(f"load,wind\n{lines}")
+    data = f'data={{form="series", parts={parts}, train={{file="{folder}/parted.csv"}}}}'
+    given = ("task.normalization=last", "task.linear=ridge", "training.steps=2", *options)
+    assert heed("train", recipe, data, *given, "--run", folder / "run") == 0
+    return heedful.Forecaster.load(folder / "run")
+
+
+def test_standardization_and_ridge_are_fitted_on_training_rows_and_the_penalty_is_selected_on_valid(tmp_path: Path) -> None:
+    """The level and the period differ between the parts; the reference is a closed form in double precision."""
+    draws = np.random.Generator(np.random.Philox(0)).normal(size=(140, 2)).round(3)
+    level, period = np.repeat([0.0, 50.0, -70.0], [80, 30, 30]), np.repeat([3, 4, 5], [80, 30, 30])
+    rows = 10 * np.cos(2 * np.pi * np.arange(140) / period)[:, None] + level[:, None] + draws
+    forecaster = parted_run(tmp_path, rows.tolist(), [80, 30, 30])
+    model, mean, deviation = forecaster.forecaster, rows[:80].mean(0), rows[:80].std(0)
+    assert np.allclose(model.mean, mean, rtol=1e-4) and np.allclose(model.deviation, deviation, rtol=1e-4)
+
+    z = (rows - mean) / deviation
+
+    def windows(first: int, last: int) -> tuple[Any, Any]:
+        both = [(z[at : at + 4] - z[at + 3], z[at + 4 : at + 6] - z[at + 3]) for at in range(max(first - 4, 0), last - 5)]
+        x, y = (np.concatenate([part.T for part in side]) for side in zip(*both, strict=True))  # (windows x variables, …)
+        return x, y
+
+    (x, y), (valid_x, valid_y) = windows(0, 80), windows(80, 110)
+    fitted = [np.linalg.solve(x.T @ x + penalty * np.eye(4), x.T @ y) for penalty in PENALTIES[:-1]]
+    errors = [float(np.square(valid_x @ weights - valid_y).mean()) for weights in fitted]
+    assert np.allclose(model.ridge, fitted[int(np.argmin(errors))], atol=1e-4)
+
+
+def test_the_penalty_of_the_baseline_is_selected_on_valid_and_not_on_test(tmp_path: Path) -> None:
+    """Train and test are waves, whose values return, and valid rises: on it, persistence is better than what returns."""
+    wave = [(float(at % 3), float(at % 4)) for at in range(120)]
+    forecaster = parted_run(tmp_path, [*wave[:60], *((at, at) for at in range(20)), *wave[80:]], [60, 20, 40])
+    assert not bool(forecaster.forecaster.ridge.any())
+    options: Any = SimpleNamespace(baselines=False)
+    report = forecaster.report("test", options, load=heedful.load, search=lambda one: one.search_config())
+    assert report.baselines["ridge"].mse == pytest.approx(report.baselines["persistence"].mse) and report.figures["mse"] > 1
+
+
 def test_times_continue_by_hours_days_months_and_years() -> None:
     assert next_times(["2024-02-28 22:00", "2024-02-28 23:00"], 2) == ["2024-02-29 00:00", "2024-02-29 01:00"]
     assert next_times(["2024-02-28 22:00:00", "2024-02-28 23:00:00"], 1) == ["2024-02-29 00:00:00"]
     assert next_times(["2024-02-28", "2024-02-29"], 1) == ["2024-03-01"]
     assert next_times(["2023-11-01", "2023-12-01"], 2) == ["2024-01-01", "2024-02-01"]
     assert next_times(["2022-01-01", "2023-01-01"], 2) == ["2024-01-01", "2025-01-01"]
+    assert next_times(["2023-11-30", "2023-12-31"], 3) == ["2024-01-31", "2024-02-29", "2024-03-31"]
+    assert next_times(["2024-01-31", "2024-02-29"], 2) == ["2024-03-31", "2024-04-30"]
+    assert next_times(["2024-01-30", "2024-02-29"], 2) == ["2024-03-30", "2024-04-30"]
+    assert next_times(["2024-06-30 00:00", "2024-09-30 00:00"], 2) == ["2024-12-31 00:00", "2025-03-31 00:00"]
+    assert next_times(["20240228", "20240229"], 1) == ["20240301"]
     assert next_times([], 2) == ["1", "2"]
     with pytest.raises(DataError, match="after the year 9999"):
         next_times(["8000-01-01", "9000-01-01"], 2)
@@ -235,6 +286,7 @@ def test_a_run_forecasts_the_steps_after_a_file(run: Path, capsys: pytest.Captur
     assert python.rows() == [header, *rows]
     columns: dict[str, Any] = {"date": DAYS, "load": [at % 3 for at in range(60)], "wind": [at % 2 for at in range(60)]}
     assert heedful.Forecaster.load(run).forecast(columns) == python
+    assert [heedful.Forecaster.load(run).predict(columns)] == heedful.Forecaster.load(run).predict([columns]) == [python.text]
 
 
 def test_the_ridge_map_of_a_run_is_stored_and_learns_the_period(run: Path) -> None:
@@ -250,6 +302,8 @@ def test_the_ridge_map_of_a_run_is_stored_and_learns_the_period(run: Path) -> No
         ("date,load\n2024-01-01,1\n" + "".join(f"2024-01-0{day},1\n" for day in range(2, 7)), "has no column 'wind'"),
         ("date,load,wind\n2024-01-01,1,\n", "text 1 line 2, column 'wind': the value is missing"),
         ('{"date": []', "text 1 is not JSON"),
+        ('{"date": ' * 50_000, "text 1 is not JSON: too deeply nested"),
+        ("date,load,wind\n2024-01-01\r,1,2\n", "text 1 line 2 has a carriage return inside the line"),
         ('{"date": ["2024-01-01"], "load": [1]}', "text 1 has no list 'wind'; expected a list for each of: date, load, wind"),
         ('{"date": ["2024-01-01"], "load": [1, 2], "wind": [1]}', "text 1 has lists of different length"),
         ('{"date": ["2024-01-01"], "load": [null], "wind": [1]}', "text 1 row 1, column 'load': the value is missing"),
@@ -271,7 +325,7 @@ def test_the_baselines_are_always_in_the_table(run: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert heed("evaluate", run, "--json") == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["baselines"].keys() == {"persistence", "seasonal naive (7 steps)", "ridge"}
+    assert shown["baselines"].keys() == {"persistence", "seasonal naive (4 steps)", "ridge"}  # a week is longer than the window
     assert shown["windows"] == 60 - 4 - 2 + 1 and 0 <= shown["coverage"] <= 1
     assert heed("evaluate", run) == 0
     printed = capsys.readouterr().out

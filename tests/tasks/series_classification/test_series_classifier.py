@@ -89,6 +89,15 @@ def test_a_motion_is_classified_alike_as_table_as_columns_and_as_steps(run: Path
     assert classifier.predict_proba(table) == classifier.predict_proba(columns) == pytest.approx(found[0])
 
 
+def test_every_series_of_a_table_like_the_training_data_has_a_label(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("classify-series", run, run.parent / "motions.csv", "--json") == 0
+    steps = [json.loads(line)["steps"] for line in capsys.readouterr().out.splitlines()]
+    assert steps == [3 + at % 3 for at in range(16)]
+    with pytest.raises(DataError, match="text 1 line 5 has another 'sequence' than the line before"):
+        list(heedful.load(run).predictions([MOTIONS]))
+
+
 def test_labels_and_columns_are_those_of_the_training_data(tmp_path: Path) -> None:
     config = read_run(write_tiny_recipe("series_classification", tmp_path)).config
     series = LabeledSeriesData(config).series("train")
@@ -133,9 +142,12 @@ def test_what_cannot_be_read_is_one_sentence_with_exit_code_3(
         ("x,y\n1,two\n", "text 1 line 2, column 'y': 'two' is not a number"),
         ("x,y\n1\n", "text 1 line 2 has 1 columns; expected 2"),
         ("x,y\n", "text 1 has no rows"),
-        ('{"x": [1, 2], "y": [1]}', r"text 1 has lists of \[1, 2\] values"),
+        ('{"x": [1, 2], "y": [1]}', r"text 1 has lists of different length \(x: 2, y: 1\)"),
+        ('{"x": [], "y": []}', "text 1 has empty lists; expected at least one step"),
         ('{"x": [1], "y": [null]}', "text 1 row 1, column 'y': the value is missing"),
         ('{"x": [1]', "text 1 is not JSON"),
+        ('{"x": ' * 50_000, "text 1 is not JSON: too deeply nested"),
+        ("x,y\n1\r,2\n", "text 1 line 2 has a carriage return inside the line"),
         ([[1, 2, 3]], "expected a list of steps, each of 2 finite numbers"),
         ([[1, float("nan")]], "expected a list of steps, each of 2 finite numbers"),
         ("x,y\n" + "1,2\n" * 1025, "text 1 has 1,025 steps; expected at most data.max_length"),
@@ -161,6 +173,24 @@ def test_options_that_do_not_fit_are_errors(change: str, message: str, tmp_path:
     with pytest.raises(ConfigError) as raised:
         read_run(write_tiny_recipe("series_classification", tmp_path), [change])
     assert message in str(raised.value)
+
+
+def test_inputs_are_standardized_by_the_training_series_alone(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("series_classification", tmp_path)
+    data = 'data={form="labeled_series", builtin="gaits", counts={train=10, valid=5, test=5}}'
+    assert heed("train", recipe, data, "model.features=15", "training.steps=2", "--run", tmp_path / "run") == 0
+    classifier: Any = heedful.load(tmp_path / "run")
+    train, valid = (
+        np.concatenate([one - one.mean(0) for _, one in make_gaits(split, count)]) for split, count in ((0, 10), (1, 5))
+    )
+    deviation = classifier.classifier.body.features.deviation.numpy()
+    assert np.allclose(deviation, train.std(0), rtol=1e-3) and not np.allclose(deviation, valid.std(0), rtol=1e-3)
+
+
+def test_an_unknown_split_is_one_sentence(run: Path) -> None:
+    classifier: Any = heedful.load(run)
+    with pytest.raises(ConfigError, match="unknown split 'tset'; expected one of: train, valid, test"):
+        classifier.evaluate("tset")
 
 
 def test_missing_numbers_are_filled_from_the_step_before_where_it_is_allowed(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ def interval_chart(
     others: Sequence[Interval] = (),
 ) -> Figure:
     """Return a chart of values with their intervals, and a pale line where value and place are equal. axes: labels of the
-    horizontal and the vertical axis; lines: named values, drawn as horizontal lines; others: a second, dark curve."""
+    horizontal and the vertical axis; lines: named values, drawn as horizontal lines; others: a second, dark curve, of another
+    run."""
     width, height, left = 360.0, 280.0, EDGE + BESIDE
     both, places = [*points, *others], [point.at for point in points]
     low = min(*lines.values(), *(min(point.low, point.at) for point in both))
@@ -110,6 +111,8 @@ def interval_chart(
     for curve, color in [*([(others, INK)] if others else []), (points, ACCENT)]:
         marks.append(Polyline([(x(point.at), y(point.value)) for point in curve], color))
         marks += [Polyline([(x(point.at), y(end)) for end in (point.low, point.high)], color, 3.0) for point in curve]
+    for name, color, begin in [("this run", ACCENT, left), ("other run", INK, left + 90)] if others else []:
+        marks += [Polyline([(begin, ABOVE - 9), (begin + 18, ABOVE - 9)], color), Label(begin + 24, ABOVE - 9, name, SMALL)]
     marks += axis_labels((left, ABOVE, width, height), *axes)
     return Figure(title, left + width + EDGE, ABOVE + height + BELOW, marks)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +26,7 @@ from heedful.data.trajectories import (
     splits_with_data,
 )
 from heedful.errors import DataError, nearest
-from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers, format_rows
 from heedful.tasks.decisions.config import DecisionsConfig
 from heedful.tasks.decisions.model import PADDING
 from heedful.tasks.predictor import missing_split_error
@@ -226,14 +224,4 @@ def resolve(run: RunConfig) -> dict[str, object]:
 
 def format_examples(examples: Iterable[Any]) -> ExampleFile:
     """Steps as dictionaries, {"episode": 1, "step": 0, "x": 0.5, "action": "up", "reward": 0}, as a comma-separated table."""
-    out = io.StringIO()
-    writer, names = csv.writer(out, lineterminator="\n"), None
-    for number, example in enumerate(examples, start=1):
-        if not isinstance(example, Mapping) or not example or (names is not None and list(example) != names):
-            expected = "a step, a dictionary with a value for each column" if names is None else f"a dictionary of {names}"
-            raise DataError(f"example {number} is {example!r:.60}; expected {expected}")
-        if names is None:
-            names = [str(name) for name in example]
-            writer.writerow(names)
-        writer.writerow(example.values())
-    return ExampleFile(".csv", out.getvalue(), "file")
+    return format_rows(examples, "a step")

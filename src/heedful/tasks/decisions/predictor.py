@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.gridworld import GridWorld
-from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
+from heedful.data.input_lines import checked_chunks, chunk_lines, refuse_too_long
 from heedful.data.json_text import parse_json
 from heedful.data.row_files import RowTable
 from heedful.data.samples import Sample
@@ -137,6 +136,7 @@ class DecisionMaker(Predictor):
         task.condition is "none"; seed: of the actions, which are drawn by their probability, unless greedy."""
         world = self.world
         self.check_desired(desired, "the roll-out")
+        check_split(self.run.data, split)
         starts = start_cells(self.trajectories.episodes(split), episodes)
         return roll_out(self.policy, world, starts, desired, seed=seed, greedy=greedy)
 
@@ -154,23 +154,19 @@ class DecisionMaker(Predictor):
             raise DataError(f"{place} has a desired return, which has no effect: the run was trained with condition 'none'")
 
     @overload
-    def predict(self, inputs: str, **options: Any) -> str: ...
+    def predict(self, inputs: Input, **options: Any) -> str: ...
     @overload
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
-    def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
+    def predict(self, inputs: Input | Sequence[Input], **options: Any) -> str | list[str]:
         """The action after one history, or after each of several; a history is JSON or a dictionary."""
         found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
         return found
-
-    def is_one(self, inputs: Any) -> bool:
-        return isinstance(inputs, str | Mapping)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Decision]:
         """Yield the decision after each history."""
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, but decisions have no options")
-        remaining = iter(texts)
-        return self.decide_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
+        return self.decide_chunks(chunk_lines(texts))
 
     def predict_chunks(
         self,
@@ -266,6 +262,7 @@ class DecisionMaker(Predictor):
         """Roll out episodes for each desired return, all from the same starts; desired: default: quantiles of the returns of
         the training data; against: another run, which has the same desired returns if it is conditioned on them."""
         data, world = self.trajectories, self.world
+        check_split(self.run.data, split)
         starts = start_cells(data.episodes(split), episodes)
         recorded = returns_of(data.episodes("train"))
 
@@ -278,6 +275,8 @@ class DecisionMaker(Predictor):
             asked = [float(one) for one in desired] if desired is not None else list(default_desired(data))
         elif desired is not None:
             raise ConfigError("desired returns have no effect: the run was trained with task.condition = 'none'")
+        if not asked:
+            raise ConfigError("desired: given no return, expected one or more")
         if against is not None and against.world != world:
             raise ConfigError("the other run has another grid world; expected the same data.world")
         if against is not None and against.config.condition == "return" and self.config.condition == "none":

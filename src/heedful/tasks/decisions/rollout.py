@@ -17,8 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.config.bounds import MAX_SIZE
 from heedful.data.gridworld import Cell, GridWorld, cell_of, name_of
 from heedful.data.trajectories import CELL, Trajectory
+from heedful.errors import ConfigError
 from heedful.evaluation.returns import MeanInterval, mean_interval, rank_correlation
 from heedful.evaluation.tables import table
 from heedful.nn.model import inference_context
@@ -87,6 +89,8 @@ def roll_out(
     policy: Policy, world: GridWorld, starts: Sequence[Cell], desired: float | None, *, seed: int = 0, greedy: bool = False
 ) -> list[Trajectory]:
     """An episode from each start; desired: None for a model without desired returns."""
+    if desired is not None and not abs(desired) <= MAX_SIZE:  # NaN is none of both
+        raise ConfigError(f"desired: given {desired:g}, expected a number within ±{MAX_SIZE:g}")
     found: list[Trajectory] = []
     for at in range(0, len(starts), CHUNK):
         rows = range(at, min(at + CHUNK, len(starts)))
@@ -217,5 +221,7 @@ def default_desired(data: DecisionData) -> list[float]:
 
 def start_cells(episodes: Sequence[Trajectory], count: int) -> list[Cell]:
     """The first cells of recorded episodes, repeated if there are fewer."""
+    if count < 1:
+        raise ConfigError(f"episodes: given {count}, expected at least 1")
     cells = [cell_of(str(one.states[0][CELL])) for one in episodes[:count]]
     return [cells[at % len(cells)] for at in range(count)]

@@ -6,6 +6,7 @@ hour = (cos, sin)(2 pi h / 24)        so that 23:00 is next to 0:00; weekday, da
 from __future__ import annotations
 
 import math
+from calendar import monthrange
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
@@ -17,7 +18,7 @@ from heedful.errors import DataError
 
 CovariateName = Literal["hour", "weekday", "day", "month"]
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
-LAST_YEAR = 9999
+LONGEST = 31  # days of a month
 
 COVARIATES: dict[CovariateName, Callable[[datetime], float]] = {  # time -> position in its cycle, from 0 to 1
     "hour": lambda time: (time.hour + time.minute / 60) / 24,
@@ -43,31 +44,33 @@ def next_times(times: Sequence[str], count: int) -> list[str]:
         return [str(step) for step in range(1, count + 1)]
     last, previous = datetime.fromisoformat(times[-1]), datetime.fromisoformat(times[-2] if len(times) > 1 else times[-1])
     months = (last.year - previous.year) * 12 + last.month - previous.month
-    by_month = months > 0 and last == add_months(previous, months)
+    day = LONGEST if is_month_end(last) and is_month_end(previous) else max(last.day, previous.day)
+    by_month = months > 0 and last == add_months(previous, months, day)
     try:
         following = [
-            add_months(last, months * step) if by_month else last + (last - previous) * step for step in range(1, count + 1)
+            add_months(last, months * step, day) if by_month else last + (last - previous) * step
+            for step in range(1, count + 1)
         ]
     except (OverflowError, ValueError):
-        raise DataError(f"the forecast would end after the year {LAST_YEAR}; expected earlier times") from None
+        raise DataError("the forecast would end after the year 9999; expected earlier times") from None
     return [format_like(times[-1], moment) for moment in following]
 
 
-def add_months(moment: datetime, months: int) -> datetime:
-    """The same day of a later month; ValueError if it has no such day."""
+def add_months(moment: datetime, months: int, day: int) -> datetime:
+    """This day of a later month, or the last day of a shorter one; ValueError after the year 9999."""
     years, month = divmod(moment.month - 1 + months, 12)
-    day = moment.day
-    while True:  # the last day of a shorter month
-        try:
-            return moment.replace(year=moment.year + years, month=month + 1, day=day)
-        except ValueError:
-            if moment.year + years > LAST_YEAR or day <= 28:
-                raise
-            day -= 1
+    year = moment.year + years
+    return moment.replace(year=year, month=month + 1, day=min(day, monthrange(year, month + 1)[1]))
+
+
+def is_month_end(moment: datetime) -> bool:
+    return moment.day == monthrange(moment.year, moment.month)[1]
 
 
 def format_like(example: str, moment: datetime) -> str:
     """The time in the format of another one."""
+    if example.isdigit():  # 20240531
+        return f"{moment:%Y%m%d}"
     if len(example) == len("2024-05-31"):
         return moment.date().isoformat()
     return moment.isoformat(sep="T" if "T" in example else " ", timespec="auto" if example.count(":") > 1 else "minutes")

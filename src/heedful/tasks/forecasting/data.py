@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +16,7 @@ from heedful.data.series import SeriesConfig, SeriesPart, SeriesTable, check_spl
 from heedful.data.sources import refuse_streams
 from heedful.data.splits import SPLITS
 from heedful.errors import DataError, nearest
-from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers, format_rows
 from heedful.tasks.forecasting.calendar import calendar_features
 from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.predictor import missing_split_error
@@ -158,14 +156,4 @@ def resolve(run: RunConfig) -> dict[str, object]:
 
 def format_examples(examples: Iterable[Any]) -> ExampleFile:
     """Rows as dictionaries, {"date": "2024-05-31", "load": 1.5}, as a comma-separated table."""
-    out = io.StringIO()
-    writer, names = csv.writer(out, lineterminator="\n"), None
-    for number, example in enumerate(examples, start=1):
-        if not isinstance(example, Mapping) or not example or (names is not None and list(example) != names):
-            expected = "a row, a dictionary with a value for each column" if names is None else f"a dictionary of {names}"
-            raise DataError(f"example {number} is {example!r:.60}; expected {expected}")
-        if names is None:
-            names = [str(name) for name in example]
-            writer.writerow(names)
-        writer.writerow(example.values())
-    return ExampleFile(".csv", out.getvalue(), "file")
+    return format_rows(examples, "a row")

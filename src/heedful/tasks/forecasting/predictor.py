@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
+from heedful.data.input_lines import checked_chunks, chunk_lines, refuse_too_long
 from heedful.data.series import (
     SeriesTable,
+    column_values,
     find_split_file,
-    is_missing,
     join_tables,
+    parse_columns,
     parse_table,
     parse_time,
-    parse_value,
     refuse_disorder,
+    refuse_unequal,
     table_text,
 )
 from heedful.data.unusable import UnusableLines
@@ -124,24 +122,20 @@ class Forecaster(Predictor):
         return forecast
 
     @overload
-    def predict(self, inputs: str, **options: Any) -> str: ...
+    def predict(self, inputs: Input, **options: Any) -> str: ...
     @overload
     def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
-    def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
+    def predict(self, inputs: Input | Sequence[Input], **options: Any) -> str | list[str]:
         """The steps after one table, or after each of several, as comma-separated text."""
         found: str | list[str] = self.apply(inputs, lambda prediction: prediction.text, **options)
         return found
-
-    def is_one(self, inputs: Any) -> bool:
-        return isinstance(inputs, str | Mapping)
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[Forecast]:
         """Yield the steps after each table; holdout: forecast its last rows instead."""
         holdout = bool(options.pop("holdout", False))
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, but the only option of forecasting is holdout")
-        remaining = iter(texts)
-        return self.forecast_chunks(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), holdout)
+        return self.forecast_chunks(chunk_lines(texts), holdout)
 
     def predict_chunks(
         self,
@@ -167,7 +161,9 @@ class Forecaster(Predictor):
         if isinstance(given, str):
             for line in given.split("\n"):
                 refuse_too_long(line, place)
-            table = self.read_object(given, place) if given.lstrip().startswith("{") else self.read_text(given, place)
+            given = parse_columns(given, place) if given.lstrip().startswith("{") else given
+        if isinstance(given, str):
+            table = self.read_text(given, place)
         elif isinstance(given, Mapping):
             table = self.read_columns(given, place)
         else:
@@ -186,32 +182,17 @@ class Forecaster(Predictor):
             raise DataError(f"{where}: {what}; expected a number in every column")
         return table
 
-    def read_object(self, text: str, place: str) -> SeriesTable:
-        try:
-            columns = json.loads(text)
-        except ValueError as error:
-            raise DataError(f"{place} is not JSON: {error}; expected an object with a list for each column") from None
-        return self.read_columns(columns, place)
-
     def read_columns(self, columns: Columns, place: str) -> SeriesTable:
         """The table of columns of equal length."""
         time, names = self.run.data.time, self.config.known_variables
-        wanted = names if time is None else (time, *names)
-        for name in wanted:
-            if not isinstance(columns.get(name), Sequence | np.ndarray) or isinstance(columns[name], str):
-                raise DataError(f"{place} has no list {name!r}; expected a list for each of: {', '.join(wanted)}")
-        lengths = {name: len(columns[name]) for name in wanted}
-        if len(set(lengths.values())) > 1:
-            shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            raise DataError(f"{place} has lists of different length ({shown}); expected as many values in each")
-        values = [[number_of(cell, name, f"{place} row {at}") for at, cell in enumerate(columns[name], 1)] for name in names]
+        refuse_unequal(columns, names if time is None else (time, *names), place)
         times = () if time is None else tuple(map(str, columns[time]))
         before = None
         for at, one in enumerate(times, start=1):
             moment = parse_time(one, f"{place} row {at}, column {time!r}")
             refuse_disorder(before, moment, f"{place} row {at}, column {time!r}")
             before = moment
-        return SeriesTable(names, np.array(values, np.float32).T, times)
+        return SeriesTable(names, column_values(columns, names, place), times)
 
     def forecast_table(self, table: SeriesTable, *, holdout: bool = False) -> Forecast:
         model, config = self.forecaster, self.config
@@ -293,10 +274,3 @@ def window_losses(model: ForecastingModel, batch: WindowBatch, config: Forecasti
     forecast = model(model.standardize(batch.window), batch.calendar)
     quantiles = quantile_tensor(config, batch.window.device)
     return forecast_losses(forecast, model.standardize(batch.target), quantiles).flatten(1).mean(1)
-
-
-def number_of(cell: Any, column: str, place: str) -> float:
-    text = str(cell)
-    if is_missing(text):
-        raise DataError(f"{place}, column {column!r}: the value is missing; expected a number")
-    return parse_value(text, column, place)

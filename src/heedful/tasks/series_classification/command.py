@@ -22,9 +22,9 @@ class EvaluateOptions:
 COMMAND = Command(
     "classify-series",
     "Predict the label of each series of vectors, such as a motion.\n\n"
-    "Reads a comma-separated table with the columns of numbers of the training data, a row for each step; an empty line "
-    "separates series. Instead, each line may be a JSON object with a list for each column. --json adds the probability of "
-    "every label.",
+    "Reads a comma-separated table with the columns of numbers of the training data, a row for each step; an empty line, or "
+    "another value in the column that names the series, begins a new one. Instead, each line may be a JSON object with a list "
+    "for each column. --json adds the probability of every label.",
     "Comma-separated files, or lines of JSON, plain or .gz; - for standard input. Default: -.",
     NoOptions,
     EvaluateOptions,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -14,14 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from heedful.data.delimited import line_cells
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
-from heedful.data.labeled_series import find_split_file, parse_cell, refuse_long, split_cells
-from heedful.data.series import join_tables, table_text
+from heedful.data.labeled_series import find_split_file, refuse_long
+from heedful.data.series import column_values, join_tables, parse_cell, parse_columns, refuse_unequal, table_text
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.labels import softmax
 from heedful.search import SearchConfig
 from heedful.tasks.classification.report import ClassificationReport
-from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult
+from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split
 from heedful.tasks.series_classification.command import EvaluateOptions
 from heedful.tasks.series_classification.config import SeriesClassificationConfig
 from heedful.tasks.series_classification.data import EncodedSeries, LabeledSeriesData, SeriesBatch, as_steps
@@ -102,7 +102,8 @@ class SeriesClassifier(Predictor):
         return self.predict_windows(chunks, first)
 
     def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-        return join_tables(chunks)
+        name = self.run.data.sequence
+        return ([one for table in tables for one in split_by_series(table, name)] for tables in join_tables(chunks))
 
     def predict_windows(self, windows: Iterable[Sequence[Input]], first: int = 1) -> Iterator[SeriesPrediction]:
         """The predictions of each window of series, in order."""
@@ -122,7 +123,9 @@ class SeriesClassifier(Predictor):
         if isinstance(given, str):
             for line in given.split("\n"):
                 refuse_too_long(line, place)
-            frames = self.read_object(given, place) if given.lstrip().startswith("{") else self.read_table(given, place)
+            given = parse_columns(given, place) if given.lstrip().startswith("{") else given
+        if isinstance(given, str):
+            frames = self.read_table(given, place)
         elif isinstance(given, Mapping):
             frames = self.read_columns(given, place)
         else:
@@ -134,47 +137,36 @@ class SeriesClassifier(Predictor):
         return frames
 
     def read_table(self, text: str, place: str) -> Frames:
-        """The steps of a comma-separated table; other columns than the variables are left out."""
+        """The steps of a comma-separated table of one series; other columns than the variables are left out."""
         columns: list[str] = []
         rows: list[list[float]] = []
         order: list[int] = []
+        name, names = self.run.data.sequence, set()
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
                 continue
             where = f"{place} line {number}"
-            cells = split_cells(line.encode(), number, where)
+            cells = line_cells(line.encode(), number, where)
             if not columns:
                 columns, order = cells, self.labeled.order(cells, place)
                 continue
             if len(cells) != len(columns):
                 raise DataError(f"{where} has {len(cells)} columns; expected {len(columns)}, as in the first line")
             rows.append([parse_cell(cells[at], columns[at], where) for at in order])
+            names.update([cells[columns.index(name)]] if name in columns else [])
+            if len(names) > 1:
+                raise DataError(f"{where} has another {name!r} than the line before; expected the rows of one series")
         if not rows:
             raise DataError(f"{place} has no rows; expected a line for each step")
         return np.array(rows, np.float32)
 
-    def read_object(self, text: str, place: str) -> Frames:
-        try:
-            columns = json.loads(text)
-        except ValueError as error:
-            raise DataError(f"{place} is not JSON: {error}; expected an object with a list for each column") from None
-        return self.read_columns(columns, place)
-
     def read_columns(self, columns: Mapping[str, Any], place: str) -> Frames:
         """The steps of columns of equal length."""
         names = self.config.variables
-        for name in names:
-            if not isinstance(columns.get(name), Sequence | np.ndarray) or isinstance(columns[name], str):
-                raise DataError(f"{place} has no list {name!r}; expected a list for each of: {', '.join(names):.200}")
-        lengths = {len(columns[name]) for name in names}
-        if len(lengths) > 1 or 0 in lengths:
-            raise DataError(f"{place} has lists of {sorted(lengths)} values; expected as many in each, and at least one")
-        rows = zip(*(columns[name] for name in names), strict=True)
-        found = [
-            [parse_cell(str(cell), name, f"{place} row {at}") for name, cell in zip(names, row, strict=True)]
-            for at, row in enumerate(rows, start=1)
-        ]
-        return np.array(found, np.float32)
+        refuse_unequal(columns, names, place)
+        if not len(columns[names[0]]):
+            raise DataError(f"{place} has empty lists; expected at least one step")
+        return column_values(columns, names, place)
 
     def example_inputs(self, split: str) -> Iterator[ExampleInput]:
         """The series of a split as tables, with their labels."""
@@ -186,6 +178,7 @@ class SeriesClassifier(Predictor):
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """The metrics of a validation on a split of the run's data."""
+        check_split(self.run.data, split)
         series = self.labeled.series(split)
         figures = figures_of(logits_of(self.classifier, self.system, series), series)
         return {name: figure.statistics.value() for name, figure in figures.items()}
@@ -214,3 +207,16 @@ class SeriesClassifier(Predictor):
 def series_losses(model: SeriesModel, batch: SeriesBatch) -> Tensor:
     """-log p of the label of each series, (series,)."""
     return functional.cross_entropy(model(batch.vectors, batch.mask).float(), batch.labels, reduction="none")
+
+
+def split_by_series(table: str, name: str) -> list[str]:
+    """A table for each series of a comma-separated table with the column `name`; without one, the table is one series. What
+    cannot be split is left as it is: reading it raises the error."""
+    header, *lines = table.split("\n")
+    try:
+        at = line_cells(header.encode(), 1, "").index(name)
+        keys = [line_cells(line.encode(), 2, "")[at] for line in lines]
+    except (DataError, ValueError, IndexError):
+        return [table]
+    groups = groupby(zip(keys, lines, strict=True), key=lambda pair: pair[0])
+    return ["\n".join([header, *(line for _, line in group)]) for _, group in groups] or [table]
