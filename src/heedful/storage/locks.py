@@ -10,9 +10,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
-_held: set[TextIO] = set()
+HOLDER = 1000  # bytes of a lock file that describe its holder
+_held: set[int] = set()  # file descriptors: unlike file objects, they have no lock that a forked process could find taken
 
 
 class LockHeld(OSError):
@@ -27,33 +27,37 @@ class LockHeld(OSError):
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
     """Hold the lock file while the block runs. Without `wait`, raise LockHeld if another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a link could point to any file, and a pipe cannot be locked
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
-        _held.add(file)
+    process = os.getpid()
+    _held.add(descriptor)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a link could point to any file, and a pipe cannot be locked
+            raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
+        _acquire(descriptor, wait)
         try:
-            _acquire(file, wait)
             yield
         finally:
-            _held.discard(file)
+            if os.getpid() == process:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for a process that was forked just now
+    finally:
+        if os.getpid() == process:  # a forked process has closed it
+            _held.discard(descriptor)
+            os.close(descriptor)
 
 
-def _acquire(file: TextIO, wait: bool) -> None:
+def _acquire(descriptor: int, wait: bool) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError as error:
-        file.seek(0)
-        raise LockHeld(file.read().strip() or "another process") from error
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {platform.node()}\n")
-    file.flush()
+        holder = os.pread(descriptor, HOLDER, 0).decode("utf-8", "replace").strip()
+        raise LockHeld(holder or "another process") from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
 
 
 def _release_in_child() -> None:
     """Close inherited lock files: otherwise a forked worker would keep the lock after its parent was killed."""
-    for file in _held:
-        file.close()
+    for descriptor in _held:
+        os.close(descriptor)
     _held.clear()
 
 
