@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -406,11 +407,11 @@ def test_a_history_outside_a_grid_is_a_table(browser: Any, tmp_path: Path) -> No
 )
 def test_an_unusable_input_is_answered_with_a_sentence(browser: Any, url: str, model: str, text: str, sentence: str) -> None:
     opened = browser.new_page()
-    opened.goto(f"{url}/#/work")
-    opened.wait_for_selector("html[data-ready]")
-    opened.evaluate("query => { location.hash = `#/work?${new URLSearchParams(query)}` }", {"model": model, "text": text})
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.goto(f"{url}/#/work?{urlencode({'model': model, 'text': text})}")
     playwright.expect(opened.get_by_role("alert").first).to_contain_text(sentence, timeout=15_000)
-    assert opened.locator("img").count() == 0
+    assert opened.locator("img").count() == 0 and errors == []
     opened.close()
 
 
