@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from threading import enumerate as enumerate_threads
 
 import numpy as np
 import pytest
@@ -108,6 +113,41 @@ def test_the_shard_of_a_killed_worker_is_encoded_by_a_new_one(
     open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "shards")
     assert files_of(tmp_path / "shards") == files_of(whole)
     assert caplog.text.count("ended with signal 9; its shard is encoded again") >= 2
+
+
+def test_an_interrupted_build_ends_after_the_shards_that_are_encoded_now(
+    tmp_path: Path, corpus: CorpusConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode_shards, "SHARD", 5)
+    monkeypatch.setattr(encode_shards, "cores", lambda: 1)
+    encode, encoded, interrupted = Worker.encode, [], Event()
+
+    def interrupt(worker: Worker, folder: Path, pairs: list[Pair]) -> None:
+        encode(worker, folder, pairs)
+        encoded.append(folder.name)
+        if len(encoded) == 3:
+            _thread.interrupt_main()
+            assert interrupted.wait(10)
+
+    monkeypatch.setattr(Worker, "encode", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "cache")
+    interrupted.set()
+    for thread in [one for one in enumerate_threads() if one.name == "encode"]:
+        thread.join(10)
+    assert encoded == ["shard-00000000", "shard-00000001", "shard-00000002"]
+
+
+def test_a_process_can_end_while_shards_are_encoded_in_the_background() -> None:
+    program = """
+import threading
+from heedful.data.encode_shards import in_background
+
+begun = threading.Event()
+in_background(lambda: (begun.set(), threading.Event().wait()))
+begun.wait()
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
 def test_an_error_while_reading_is_raised_after_the_shards_before_it(

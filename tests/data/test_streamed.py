@@ -11,17 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ranked import command, exit_codes, start_ranks
-from workshop import reversed_pairs, write_pairs, write_recipe
+from workshop import heed, reversed_pairs, write_pairs, write_recipe
 
 from heedful.data import encode_shards, streamed
 from heedful.data.encode import StoreOptions, open_store, write_store
+from heedful.data.encode_shards import in_background
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
-from heedful.data.store import PairStore
+from heedful.data.store import JoinedStore, PairStore
 from heedful.data.streamed import StreamedCorpus, StreamedStore, make_windows, open_streamed
 from heedful.errors import ConfigError
 from heedful.storage import folders
 from heedful.storage.folders import new_folder
+from heedful.storage.locks import locked
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 
@@ -189,6 +191,17 @@ def test_two_processes_that_share_the_folder_have_the_same_batches(
     assert found[0] == found[1] == batches(opened(tmp_path), 0)
 
 
+def test_a_window_that_is_on_the_disk_is_opened_while_another_process_encodes(tmp_path: Path) -> None:
+    ahead, behind = open_small(tmp_path), open_small(tmp_path)
+    ahead.open_window(0)
+    assert ahead.ahead is not None
+    ahead.ahead[1].result()
+    with locked(ahead.corpora[0].folder / ".lock", wait=False):
+        opened: list[int] = []
+        in_background(lambda: opened.append(len(behind.open_window(0)))).result(10)
+    assert opened == behind.sizes_in(0)
+
+
 def test_windows_are_few_and_fit_into_a_third_of_the_limit() -> None:
     assert make_windows([[4, 5, 3, 9, 1]], 30) == [(range(1),), (range(1, 3),), (range(3, 5),)]
     assert make_windows([[2], [4, 4, 4, 4]], 30) == [(range(1), range(2)), (range(1), range(2, 4))]
@@ -219,3 +232,24 @@ def test_a_streamed_run_that_continues_from_a_checkpoint_ends_with_the_same_weig
             folders.remove(run / "checkpoints" / name)
     assert weights[0] == weights[1] != weights[2]
     assert losses[0] == losses[1] == pytest.approx(losses[2], rel=1e-4)
+
+
+def test_a_continued_run_opens_no_window_before_that_of_its_next_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "WINDOWS", 250)  # of 1 MB: four in an epoch
+    monkeypatch.setenv("HEED_CACHE", str(tmp_path / "cache"))
+    opened: list[int] = []
+    open_window = StreamedStore.open_window
+
+    def recording(store: StreamedStore, window: int) -> JoinedStore:
+        opened.append(window)
+        return open_window(store, window)
+
+    monkeypatch.setattr(StreamedStore, "open_window", recording)
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    options = ["data.max_store_megabytes=1", "data.batch_tokens=64", "data.prefetch=0", "training.schedule.name=constant"]
+    windows = []
+    for steps in (3, 5):
+        opened.clear()
+        assert heed("train", recipe, *options, f"training.steps={steps}", "--run", run) == 0
+        windows.append(list(opened))
+    assert windows[0][0] == 0 < windows[1][0] and windows[1][0] in (windows[0][-1], windows[0][-1] + 1)

@@ -16,11 +16,11 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import IO, Any, cast
 
 import numpy as np
@@ -142,31 +142,50 @@ def encode_items(
 ) -> None:
     """Write a store of the pairs to each folder, in several processes; finish: called with each folder, in a thread."""
     packed = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
-    lock, failed = Lock(), False
+    lock, stopped = Lock(), False
     with closing(prefetch(items, depth=1)) as shards:
 
         def work_off() -> None:
-            nonlocal failed
+            nonlocal stopped
             worker: Worker | None = None
             try:
                 while True:
                     with lock:
-                        item = None if failed else next(shards, None)
+                        item = None if stopped else next(shards, None)
                     if item is None:
                         return
                     worker = encode_shard(packed, worker, *item)
                     finish(item[0])
             except BaseException:
-                failed = True
+                stopped = True
                 raise
             finally:
                 if worker is not None:
                     worker.close()
 
-        count = processes or cores()
-        with ThreadPoolExecutor(count, thread_name_prefix="encode") as threads:
-            for future in [threads.submit(work_off) for _ in range(count)]:
-                future.result()
+        threads = [in_background(work_off) for _ in range(processes or cores())]
+        try:
+            errors = [error for error in [thread.exception() for thread in threads] if error is not None]
+        finally:  # also where this thread is interrupted: the others end after their current shard
+            with lock:
+                stopped = True
+        if errors:
+            raise errors[0]
+
+
+def in_background(function: Callable[[], None]) -> Future[None]:
+    """Run a function in a thread that does not keep the process from ending, unlike those of a ThreadPoolExecutor."""
+    future: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            function()
+            future.set_result(None)
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="encode", daemon=True).start()
+    return future
 
 
 def is_complete(folder: Path) -> bool:

@@ -23,7 +23,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -31,13 +30,14 @@ from numpy.typing import NDArray
 
 from heedful.data.batching import END, Index, batch_starts, corpus_counts, mix_corpora, plan_epoch
 from heedful.data.encode import Encoder, StoreOptions, cache_errors, cache_folder, key_of, without_dropped
-from heedful.data.encode_shards import encode_items, is_complete
+from heedful.data.encode_shards import encode_items, in_background, is_complete
 from heedful.data.pairs import Pair, pairs
 from heedful.data.sources import CorpusConfig
 from heedful.data.store import JoinedStore, PairStore, StoresOfPairs, load_store
 from heedful.errors import ConfigError, DataError
 from heedful.storage import folders
 from heedful.storage.locks import locked
+from heedful.storage.manifest import Damaged
 from heedful.storage.mapping import map_array
 from heedful.storage.reading import read_bytes
 from heedful.storage.writing import output_bytes, replace_bytes, replace_text
@@ -76,24 +76,23 @@ class StreamedCorpus:
         return slice(int(self.begins[shards.start]), int(self.begins[shards.stop]))
 
     def load(self, shards: range, keep: set[int]) -> list[PairStore]:
-        """Open these shards, encode those that are missing, and remove all but those to keep."""
+        """Open these shards; if one is missing, encode it first. The lock is not needed while all are there: another process,
+        which is ahead of this one, may hold it to encode others."""
+        with suppress(OSError, Damaged):
+            return [load_store(self.path(number)) for number in shards]
+        self.encode(shards, keep)
+        return [load_store(self.path(number)) for number in shards]
+
+    def encode(self, shards: range, keep: set[int]) -> None:
+        """Encode the shards that are missing, after removing all but those to keep."""
         with locked(self.folder / ".lock", wait=True):
             folders.clear_temporary(self.folder)
             for path in self.folder.glob("shard-*"):
                 if int(path.name.removeprefix("shard-")) not in keep:
                     folders.remove(path)
-            self.encode_missing(shards)
-            return [load_store(self.path(number)) for number in shards]
-
-    def build(self, shards: range) -> None:
-        """Encode the shards that are missing."""
-        with locked(self.folder / ".lock", wait=True):
-            self.encode_missing(shards)
-
-    def encode_missing(self, shards: range) -> None:
-        missing = [number for number in shards if not is_complete(self.path(number))]
-        if missing:
-            encode_items(((self.path(number), self.read_shard(number)) for number in missing), self.setup)
+            missing = [number for number in shards if not is_complete(self.path(number))]
+            if missing:
+                encode_items(((self.path(number), self.read_shard(number)) for number in missing), self.setup)
 
     def read_shard(self, number: int) -> list[Pair]:
         """The pairs of a shard; the text is read on from the shard before it, if that was the last one read."""
@@ -156,31 +155,25 @@ class StreamedStore(StoresOfPairs):
         return self.open_window(window), int(index - self.begins[window])
 
     def open_window(self, window: int) -> JoinedStore:
-        """The pairs of a window; the next one is encoded in the background, others are removed."""
+        """The pairs of a window; the next one is encoded in the background."""
         if self.current is not None and self.current[0] == window:
             return self.current[1]
         if self.ahead is not None:
             self.ahead[1].result()  # an error of it is raised here
         self.current = None
-        store = self.load(window)
+        near = [self.windows[at % len(self.windows)] for at in (window - 1, window, window + 1)]
+        keep = [{number for one in near for number in one[at]} for at in range(len(self.corpora))]
+        parts = zip(self.corpora, self.windows[window], keep, strict=True)
+        store = JoinedStore([one for corpus, shards, kept in parts for one in corpus.load(shards, kept)])
         self.current = window, store
         if len(self.windows) > 1:
             following = (window + 1) % len(self.windows)
-            self.ahead = following, in_background(lambda: self.build(following))
+            self.ahead = following, in_background(lambda: self.encode(following, keep))
         return store
 
-    def load(self, window: int) -> JoinedStore:
-        near = [self.windows[at % len(self.windows)] for at in (window - 1, window, window + 1)]
-        stores = [
-            store
-            for at, (corpus, shards) in enumerate(zip(self.corpora, self.windows[window], strict=True))
-            for store in corpus.load(shards, {number for one in near for number in one[at]})
-        ]
-        return JoinedStore(stores)
-
-    def build(self, window: int) -> None:
-        for corpus, shards in zip(self.corpora, self.windows[window], strict=True):
-            corpus.build(shards)
+    def encode(self, window: int, keep: Sequence[set[int]]) -> None:
+        for corpus, shards, kept in zip(self.corpora, self.windows[window], keep, strict=True):
+            corpus.encode(shards, kept)
 
     def draw(self, window: int, *, seed: int, epoch: int) -> Index:
         """The pairs of a window that an epoch trains on, as indices of the window."""
@@ -259,10 +252,10 @@ def open_streamed(
 
     with cache_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / ".lock", wait=True):
-            facts = read_index(folder)
-            if facts is None:
-                facts = write_index(folder, read, (encoders, options))
+        facts = read_index(folder)
+        if facts is None:
+            with locked(folder / ".lock", wait=True):
+                facts = read_index(folder) or write_index(folder, read, (encoders, options))
     return StreamedCorpus(folder, read, (encoders, options), facts)
 
 
@@ -356,18 +349,3 @@ def make_windows(sizes: Sequence[Sequence[int]], max_bytes: int) -> list[Window]
         f"data.max_store_megabytes: given {max_bytes / 1e6:g}, expected at least {WINDOWS * largest(cut(most)) / 1e6:,.1f}: "
         f"{WINDOWS} windows, each with {SHARD:,} pairs of a corpus"
     )
-
-
-def in_background(function: Callable[[], None]) -> Future[None]:
-    """Run a function in a thread that does not keep the process from ending."""
-    future: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            function()
-            future.set_result(None)
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=run, name="stream", daemon=True).start()
-    return future

@@ -85,28 +85,22 @@ class PairsTask(TeacherForcedTask):
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
         train, plan = self.corpora.train, self.plan(0)
-        if isinstance(plan, StreamedPlan):  # padding: of the first window
-            tokens = plan.store.epoch_tokens()
-            first, window = plan.plan_window(0), plan.store.open_window(0)
-            padding = padding_fraction(first, window.source_lengths, window.target_lengths)
-        else:
-            assert isinstance(train, JoinedStore)
-            tokens = sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan)
-            padding = padding_fraction(plan, train.source_lengths, train.target_lengths)
-        return {
-            "pairs": len(train),
-            "left_out": train.overlong,
-            "batches_per_epoch": len(plan),
-            "tokens_per_epoch": tokens,
-            "padding": padding,
-        }
+        sizes: dict[str, float] = {"pairs": len(train), "left_out": train.overlong, "batches_per_epoch": len(plan)}
+        if isinstance(plan, StreamedPlan):  # without the padding, for which the pairs would have to be encoded
+            return sizes | {"tokens_per_epoch": plan.store.epoch_tokens()}
+        assert isinstance(train, JoinedStore)
+        tokens = sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan)
+        padding = padding_fraction(plan, train.source_lengths, train.target_lengths)
+        return sizes | {"tokens_per_epoch": tokens, "padding": padding}
 
     def describe(self) -> str:
         sizes = self.statistics()
         text = (
             f"{counted(sizes['pairs'], 'pairs')} in {counted(sizes['batches_per_epoch'], 'batches')} per epoch, "
-            f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
+            f"{sizes['tokens_per_epoch']:,} target tokens"
         )
+        if "padding" in sizes:
+            text += f", {sizes['padding']:.1%} padding"
         if len(self.corpora.weights) > 1:
             counts = self.epoch_counts()
             text += f"; {' + '.join(f'{count:,}' for count in counts)} pairs of the corpora in an epoch"
