@@ -58,6 +58,20 @@ def test_cached_words_give_the_ids_of_the_library(kind: str, form: str, tagged: 
     assert trained.encode(texts) == trained.encode_whole(texts)
 
 
+def test_the_cache_may_be_cleared_by_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = codec("bpe", "none", False)
+    words = trained.word_cache
+    encode = words.encode_whole
+    expected = [encode([text])[0] for text in ("ab a ab", "b c")]
+
+    def cleared(texts: Sequence[str]) -> list[list[int]]:
+        words.clear()
+        return encode(texts)
+
+    monkeypatch.setattr(words, "encode_whole", cleared)
+    assert trained.encode(["ab a ab", "b c"]) == expected
+
+
 def test_the_cache_is_bounded_and_words_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_cache, "MAX_CACHED", 100)
     trained = codec("bpe", "none", False)

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 MAX_CACHED = 1 << 20  # characters of the cached words, some 40 MB
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
+Words = dict[str, list[int] | None]  # ids of each word; None: a text with this word is encoded as a whole
 
 
 class WordCache:
@@ -32,28 +33,28 @@ class WordCache:
         self.clear()
 
     def clear(self) -> None:
-        self.words: dict[str, list[int] | None] = {"": None}  # None: a text with this word is encoded as a whole
+        self.words: Words = {"": None}
         self.characters = 0
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         if self.characters > MAX_CACHED:
             self.clear()
         split = [text.split(" ") for text in texts]
-        words = self.words
+        words = self.words  # of this call: another thread may clear the cache
         missing = [word for word in set().union(*split) if word not in words]
         for word, ids in zip(missing, self.encode_whole(missing), strict=True):
             words[word] = ids if self.is_separable(word) else None
         self.characters += sum(map(len, missing))
-        rows = [self.join(parts) for parts in split]
+        rows = [self.join(parts, words) for parts in split]
         whole = [at for at, row in enumerate(rows) if row is None]
         for at, row in zip(whole, self.encode_whole([texts[at] for at in whole]), strict=True):
             rows[at] = row
         return [row for row in rows if row is not None]
 
-    def join(self, parts: list[str]) -> list[int] | None:
+    def join(self, parts: list[str], words: Words) -> list[int] | None:
         """The ids of a text from those of its words; None if they are not the same."""
         tag = self.tags.get(parts[0])
-        rows = [self.words[word] for word in (parts if tag is None else parts[1:])]
+        rows = [words[word] for word in (parts if tag is None else parts[1:])]
         if None in rows or (tag is not None and parts[1:] and parts[1][0].isspace()):
             return None
         ids = list(chain.from_iterable(rows))  # type: ignore[arg-type]
