@@ -45,6 +45,7 @@ from heedful.tasks.system import System
 from heedful.tasks.translation.data import examples_of
 from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer
+from heedful.training.manifest import read_manifest
 from heedful.training.run_folder import refuse_name
 
 SEARCH_OPTIONS = ("penalty", "length_penalty", "min_length", "max_length", "max_extra")
@@ -87,6 +88,7 @@ def export(
     task = predictor.run.task.name
     if task not in EXAMPLES:
         raise ConfigError(f"{run} is a run of task {task!r}, which cannot be exported; expected one of: {', '.join(EXAMPLES)}")
+    weights = read_manifest(predictor.checkpoint).files_of("model")
     model: Any = predictor.model
     threads = torch.get_num_threads()
     batches, generate = EXAMPLES[task](predictor, sentences)
@@ -98,7 +100,7 @@ def export(
         parity = compare(predictor.system, exported, batches, generate, threads)
         write_metadata(unfinished, predictor, form, parity)
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    return Exported(folder, form, files, (predictor.checkpoint / "model.safetensors").stat().st_size, parity)
+    return Exported(folder, form, files, sum(file.size for file in weights.values()), parity)
 
 
 Generate = Callable[[System], list[str]]  # the outputs of a system for the sources of an export's comparison
