@@ -72,11 +72,19 @@ def test_examples_are_those_of_the_data(task: str, server: Running, tiny_runs: d
 def test_no_examples_are_offered_without_the_data(tmp_path: Path) -> None:
     recipe = write_tiny_recipe("image_classification", tmp_path)
     assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "run") == 0
-    for image in tmp_path.glob("*.ppm"):
-        image.unlink()
-    (tmp_path / "images.csv").unlink()
+    table = (tmp_path / "images.csv").rename(tmp_path / "moved.csv")
     with run_server(tmp_path / "run") as running:
         assert running.http.post("/api/examples", json={}).json() == {"examples": []}
+        table.rename(tmp_path / "images.csv")
+        assert running.http.post("/api/examples", json={}).json()["examples"] != []
+
+
+def test_examples_are_not_longer_than_the_server_accepts(tiny_runs: dict[str, Path]) -> None:
+    examples = [one._asdict() for one in heedful.load(tiny_runs["decisions"]).example_inputs("test")]
+    most = max(len(one["text"]) for one in examples[:3]) - 1
+    with run_server(tiny_runs["decisions"], "--max-data", str(most)) as running:
+        found = running.http.post("/api/examples", json={"split": "test", "count": 3}).json()["examples"]
+    assert found == [one for one in examples if len(one["text"]) <= most][:3] != examples[:3]
 
 
 def test_an_image_or_a_table_may_be_longer_than_a_text(server: Running) -> None:

@@ -34,6 +34,7 @@ from heedful.serving.worker import DeadlineExceeded
 from heedful.storage.reading import read_package_text
 
 MAX_EXAMPLES = 50
+EXAMINED = 10
 FILES = {  # what is served, with its media type
     "index.html": "text/html; charset=utf-8",
     "studio.js": "text/javascript; charset=utf-8",
@@ -128,15 +129,22 @@ class ExampleFields(Body):
 async def examples(call: Call, given: ExampleFields) -> Any:
     """Inputs from the data of a run, with what is expected of each: none where its data is not on this machine."""
     served = find_model(call, given.model)
-    return {"examples": await analyze(call, served, lambda: first_examples(served, given.split, given.count))}
+    longest = call.longest_input(served)
+
+    def found() -> list[dict[str, str | None]]:
+        try:
+            return first_examples(served, given.split, given.count, longest)
+        except HeedfulError:  # not kept: the data may be there later
+            return []
+
+    return {"examples": await analyze(call, served, found)}
 
 
 @lru_cache(64)
-def first_examples(served: Served, split: str, count: int) -> list[dict[str, str | None]]:
-    try:
-        return [one._asdict() for one in islice(served.inspected.example_inputs(split), count)]
-    except HeedfulError:
-        return []
+def first_examples(served: Served, split: str, count: int, longest: int) -> list[dict[str, str | None]]:
+    """The first inputs that the server accepts, among EXAMINED times as many."""
+    inputs = islice(served.inspected.example_inputs(split), EXAMINED * count)
+    return [one._asdict() for one in islice((one for one in inputs if len(one.text) <= longest), count)]
 
 
 ENDPOINTS = [
