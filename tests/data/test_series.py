@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,13 @@ def test_gaps_and_constant_columns_are_reported_and_kept(tmp_path: Path) -> None
         "nothing between 2024-01-08 and 2024-01-11",
     ]
     assert (constant.kind, [one.text for one in constant.examples]) == ("constant", ["column 'b'"])
+
+
+def test_weekends_are_no_gaps_in_daily_data(tmp_path: Path) -> None:
+    days = [date(2024, 1, 1) + timedelta(days=at) for at in range(60)]
+    rows = [f"{day},{at}\n" for at, day in enumerate(days) if day.weekday() < 5]
+    data = config_of(tmp_path, "date,a\n" + "".join([*rows[:12], *rows[20:]]), time="date")  # a week and a half are missing
+    source = find_split_file(data, "train")
+    assert source is not None
+    (gap,) = check_split(data, "train", source, least=4).findings
+    assert [one.text for one in gap.examples] == ["nothing between 2024-01-16 and 2024-01-29"]
