@@ -169,6 +169,15 @@ def test_a_finished_run_is_reported_as_finished(tmp_path: Path, capsys: pytest.C
     assert weights(run, 6) == before
 
 
+def test_a_run_killed_after_its_last_save_is_completed(tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "--run", run) == 0
+    before, card = weights(run, 6), (run / "README.md").read_text()
+    (run / "README.md").unlink()  # it is written last
+    assert heed("train", recipe, "--run", run) == 0
+    assert (weights(run, 6), (run / "README.md").read_text()) == (before, card)
+
+
 def test_a_different_config_is_refused_and_the_difference_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "training.steps=2", "--run", run) == 0

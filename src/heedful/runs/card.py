@@ -13,6 +13,8 @@ from heedful.training import retention, run_folder
 from heedful.training.saved_state import load_saved
 from heedful.training.train_state import TrainState
 
+CARD = "README.md"
+
 
 class Trained(Protocol):
     """What a card is written from, besides the run folder."""

@@ -24,7 +24,7 @@ from heedful.inspection.measures.importance import LossFunction, ablations, gate
 from heedful.nn.gates import gates
 from heedful.nn.model import Model
 from heedful.runs import build
-from heedful.runs.card import model_card
+from heedful.runs.card import CARD, model_card
 from heedful.runs.config import Run, run_as_toml
 from heedful.runs.load import load, read_folder, with_dictionary
 from heedful.storage.reading import read_bytes
@@ -182,7 +182,7 @@ def write_run(config: Run, folder: Path, pruned: PrunedModel, result: Validation
     facts.record_files(folder)
     saved = save_checkpoint(folder / "checkpoints", pruned.train_state.step, tensors, state)
     retention.point_best(folder / "checkpoints", saved.name)
-    replace_text(folder / "README.md", model_card(config, folder, pruned))
+    replace_text(folder / CARD, model_card(config, folder, pruned))
 
 
 def count_parameters(model: Model) -> int:

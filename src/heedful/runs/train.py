@@ -11,7 +11,7 @@ import copy
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.nn.model import Model, body_weights
 from heedful.runs import auto, build
-from heedful.runs.card import model_card
+from heedful.runs.card import CARD, model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
 from heedful.runs.load import read_folder, read_recipe, with_dictionary
@@ -43,7 +43,7 @@ from heedful.tasks.predictor import value_as_toml
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder, samples_log
 from heedful.training.averaging import inference_weights
-from heedful.training.checkpoint import verifies
+from heedful.training.checkpoint import is_sharded, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.loop import Outcome, Trainer, read_outcome
 from heedful.training.loop import train as run_training
@@ -230,7 +230,7 @@ def train_locked(
         done = run_training(trainer, progress, stop)
     trainer.folder.check()
     find_task(config.task.name).finish(config, folder)
-    replace_text(folder / "README.md", model_card(config, folder, trainer))
+    replace_text(folder / CARD, model_card(config, folder, trainer))
     return done
 
 
@@ -321,9 +321,10 @@ def refuse_changes(stored: Run, config: Run, folder: Path) -> None:
 
 
 def outcome_if_finished(config: Run, folder: Path) -> Outcome | None:
-    """The outcome of a run that is finished; None if there is more to train."""
+    """The outcome of a run that is finished; None if there is more to do. At the end, the parts of sharded checkpoints are
+    joined, and the model card is written."""
     newest, _ = retention.newest(folder / "checkpoints")
-    if newest is None:
+    if newest is None or not (folder / CARD).exists() or is_sharded(newest) or is_sharded(retention.resolve(folder)):
         return None
     train_state, training = load_train_state(newest), config.training
     if not train_state.is_over(training.steps, 60 * training.minutes) and not 0 < training.patience <= train_state.stale:
@@ -432,7 +433,11 @@ def make_trainer(
     shards = None
     if isinstance(ranks, Group) and ranks.sharded:
         replica = copy.deepcopy(model)
-        with closing(task.stream(0, 0)) as stream:
+        epoch, cursor = 0, 0
+        with suppress(CheckpointError):  # a damaged state: an older checkpoint will be used
+            if saved is not None:
+                epoch, cursor = (state := load_train_state(saved[0])).epoch, state.cursor
+        with closing(task.stream(epoch, cursor)) as stream:
             batch = task.split(next(stream).batch, ranks.size)[0]
         units = find_units(model, model.blocks(), lambda: task.loss(model, batch))
         shards = Shards(model, units, ranks, (replica, build.make_task(config, replica, tokenizers, corpora, ranks)))
