@@ -183,7 +183,7 @@ def damaged_part(sandbox: Sandbox) -> Outcome:
 
 SAME = "all are restarted, and end with the weights of an undisturbed run"
 NAMED = f"named after training.rank_timeout, killed; {SAME}"
-SILENT, KILLED = "does not answer the others", "was killed by SIGKILL"
+HUNG, KILLED = "did not respond within training.rank_timeout", "was killed by SIGKILL"
 CASES = [
     Case(10, "a process is killed in an update", SAME, partial(replaced, 1, in_update, kill, KILLED, WHOLE)),
     Case(10, "a process is killed in an update, sharded", SAME, partial(replaced, 0, in_update, kill, KILLED, PARTS)),
@@ -192,13 +192,13 @@ CASES = [
     Case(10, "rank 1 is killed while all save their parts", SAME, partial(killed_in_save, 1, PARTS)),
     Case(10, "rank 1 is killed while all save their parts in the background", SAME, partial(killed_in_save, 1, ASYNC)),
     *(
-        Case(10, f"rank {rank} hangs in an update{how}", NAMED, partial(replaced, rank, in_update, stop, SILENT, options))
+        Case(10, f"rank {rank} hangs in an update{how}", NAMED, partial(replaced, rank, in_update, stop, HUNG, options))
         for rank, options, how in ((1, WHOLE, ""), (0, PARTS, ", sharded"))
     ),
-    Case(10, "rank 0 hangs in a save", NAMED, partial(replaced, 0, partial(in_save, 9), stop, SILENT, WHOLE)),
-    Case(10, "rank 1 hangs while all save their parts", NAMED, partial(replaced, 1, partial(in_save, 3), stop, SILENT, PARTS)),
+    Case(10, "rank 0 hangs in a save", NAMED, partial(replaced, 0, partial(in_save, 9), stop, HUNG, WHOLE)),
+    Case(10, "rank 1 hangs while all save their parts", NAMED, partial(replaced, 1, partial(in_save, 3), stop, HUNG, PARTS)),
     Case(10, "rank 1 hangs while all save in the background", NAMED,
-         partial(replaced, 1, partial(in_save, 3), stop, SILENT, ASYNC)),
+         partial(replaced, 1, partial(in_save, 3), stop, HUNG, ASYNC)),
     Case(10, "a slow process", "the others wait; exit 0, identical weights", slow_rank),
     *(
         Case(10, f"{errno.errorcode[code]} while rank {rank} saves its part{how}",

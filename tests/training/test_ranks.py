@@ -127,6 +127,16 @@ def test_a_run_continues_with_another_number_of_processes(tmp_path: Path, capfd:
     assert heedful.load(run).predict("w1 w2") is not None
 
 
+def test_parts_of_an_optimizer_without_state_are_saved_and_loaded(tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    plain = (*every(4), "training.optimizer={name='sgd'}", "training.distributed=fsdp", "training.sharded_save=true")
+    interrupt = at_step(2, lambda trainer: os.kill(os.getpid(), signal.SIGTERM), rank=1)
+    assert train(2, recipe, *plain, "--run", run, before=interrupt) == [75, 75]
+    assert not weights_of(run, 2, "optimizer") and weights_of(run, 2)
+    assert train(2, recipe, *plain, "--run", run) == [0, 0]
+    assert not weights_of(run, 4, "optimizer") and not checkpoint.is_sharded(run / "checkpoints" / "step-4")
+
+
 def test_a_killed_process_is_replaced_and_the_weights_have_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,7 +204,7 @@ def test_a_stopped_process_is_named_and_replaced(
     arguments: list[str | Path] = ["train", recipe, FAST, "training.rank_timeout=3", "--processes", "2", "--max-restarts", "1"]
     assert heed(*arguments, "--run", tmp_path / "run") == 0
     errors = capfd.readouterr().err
-    assert "the process of rank 0 does not answer the others; starting all 2 again (restart 1 of 1)" in errors
+    assert "the process of rank 0 did not respond within training.rank_timeout; starting all 2 again (restart 1 of 1)" in errors
     assert "continuing from step 4" in errors and log_of(tmp_path / "run")
     with pytest.raises(ProcessLookupError):
         os.kill(int(stopped.read_text()), 0)

@@ -50,7 +50,7 @@ class ResNetConfig(FamilyConfig):
     patch: Size = 16
     """Height and width of the pixels of each position of the last grid: a power of two that divides both sizes."""
     position: PatchPosition = "none"
-    """Positional encoding of the grid; sinusoidal: of row and column. Convolutions see the border of the image without one."""
+    """Positional encoding of the grid; sinusoidal: of row and column. Zero padding already encodes the border of the image."""
     dropout: Probability = 0.1
     """Dropout of every block's output."""
 

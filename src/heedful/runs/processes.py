@@ -4,7 +4,7 @@
 
 When a process is killed or crashes, the others cannot continue: all are started again, and continue from the last checkpoint
 with the same bits. An error that a restart would only repeat (config, data, diverged, …) ends the run with its exit code, and a
-request to stop ends it with 75. A process that hangs is one that does not end when the others have given up waiting for it
+request to stop ends it with 75. A process that hangs does not end when the exchanges of the others have timed out
 (training.rank_timeout); it is killed. torchrun, for several machines, knows no exit codes and restarts after any of them.
 """
 
@@ -106,11 +106,11 @@ def passing_signals(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[Non
 
 def wait_for_all(children: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int | None]:
     """Wait until all have ended; return the rank and the exit code of the one that caused the end: negative for a signal,
-    None if it did not answer the others.
+    None if it did not respond within training.rank_timeout.
 
     Once one has failed, the others have a few seconds to notice it; then they are killed."""
     failed: dict[int, int] = {}  # in the order of their end
-    silent: list[int] = []  # ranks that had to be killed
+    hung: list[int] = []  # ranks that had to be killed
     deadline = float("inf")
     while True:
         codes = [child.poll() for child in children]
@@ -122,20 +122,20 @@ def wait_for_all(children: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int 
         if failed and deadline == float("inf"):
             deadline = time.monotonic() + GRACE
         if time.monotonic() >= deadline:
-            silent = silent or [rank for rank, code in enumerate(codes) if code is None]
+            hung = hung or [rank for rank, code in enumerate(codes) if code is None]
             for child in children:
                 child.kill()
         time.sleep(PERIOD)
     causes = [(rank, code) for rank, code in failed.items() if code != RankLost.exit_code]
-    if silent and not causes:
-        return silent[0], None
+    if hung and not causes:
+        return hung[0], None
     return next(iter(causes or failed.items()), (0, 0))
 
 
 def describe_end(code: int | None) -> str:
     """How a process ended, from its exit code."""
     if code is None:
-        return "does not answer the others"
+        return "did not respond within training.rank_timeout"
     if code < 0:
         name = signal.Signals(-code).name
         return f"was killed by {name}" + (" (kill -9, or the machine's memory was full)" if name == "SIGKILL" else "")

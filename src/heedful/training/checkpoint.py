@@ -63,7 +63,7 @@ def save_named(
         raise diverged(folder)
     plain = {stem: unshare(named) for stem, named in tensors.items()}
     with new_checkpoint(folder, sum(bytes_of(stored) for stored, _ in plain.values())) as temporary:
-        records = {f"{stem}{SUFFIX}": _write_tensors(temporary / f"{stem}{SUFFIX}", *named) for stem, named in plain.items()}
+        records = {f"{stem}{SUFFIX}": write_tensors(temporary / f"{stem}{SUFFIX}", *named) for stem, named in plain.items()}
         seal_checkpoint(temporary, folder, state, records)
     return folder
 
@@ -241,7 +241,7 @@ def bytes_of(tensors: Mapping[str, torch.Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-def _write_tensors(path: Path, stored: Tensors, aliases: dict[str, str]) -> FileRecord:
+def write_tensors(path: Path, stored: Tensors, aliases: dict[str, str]) -> FileRecord:
     assert manifests.PLAIN.fullmatch(path.name), f"{path.name!r} cannot be the name of a file"
     save_file(stored, path, metadata={"format": "pt"})
     return manifests.record(path, aliases)

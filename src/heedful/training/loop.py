@@ -232,7 +232,9 @@ class Trainer:
             return None, {}, None
         tensors: dict[str, checkpoint.Tensors] = {}
         if self.shards is not None and checkpoint.is_sharded(folder):
-            state = checkpoint.load_state(folder)  # each rank reads its part of the tensors
+            state = checkpoint.load_state(folder)  # each rank reads its part of the tensors of other stems
+            whole = (stem for stem in checkpoint.stems(folder) if not (folder / stem).is_dir())
+            tensors = {stem: checkpoint.load_tensors(folder, stem) for stem in whole}
         else:
             tensors, state = checkpoint.load(folder)
         saved = parse_state(folder, state)
@@ -305,7 +307,7 @@ class Trainer:
             own = task.validate(model)
         except HeedfulError:  # raised on all ranks
             if not self.ranks.first:
-                self.ranks.wait_for_first()  # which prints it and ends
+                self.ranks.wait_for_first()  # raises RankLost after rank 0 has printed the error and ended
             raise
         model.train()
         validation = self.ranks.from_first(lambda: own)

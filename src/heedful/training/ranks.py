@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 JOIN_TIMEOUT = timedelta(minutes=30)  # until all ranks have started
-PATIENT_TIMEOUT = timedelta(days=7)  # while one rank prepares data, validates or writes
+LONG_TIMEOUT = timedelta(days=7)  # while one rank prepares data, validates or writes
 BROKEN = ("gloo", "NCCL", "onnection", "TCPStore")  # words of the errors of broken connections that have no type of their own
 PORT, JOINED, LEFT = "heedful/port", "heedful/joined", "heedful/left"
 LEAVE_TIMEOUT = timedelta(seconds=30)  # until all ranks have closed their connections
@@ -67,7 +67,7 @@ class Ranks:
         return function()
 
     def wait_for_first(self) -> None:
-        """Wait until rank 0 has come here."""
+        """Wait until rank 0 reaches this call."""
         self.from_first(bool)
 
     def map(self, function: Callable[[Item], Value], items: Iterable[Item]) -> list[Value]:
@@ -111,23 +111,23 @@ class Group(Ranks):
         limit = timedelta(seconds=timeout)
         with lost_ranks():
             self.store = make_store(self.rank)
-            self.meet(JOINED, JOIN_TIMEOUT)
+            self.barrier(JOINED, JOIN_TIMEOUT)
             distributed.init_process_group(self.backend, timeout=limit, store=self.store, rank=self.rank, world_size=self.size)
-            self.patient = distributed.new_group(backend="gloo", timeout=PATIENT_TIMEOUT)
-            # Of its own, because a checkpoint may be written by a thread while updates use the other groups.
+            self.control = distributed.new_group(backend="gloo", timeout=LONG_TIMEOUT)
+            # A group of its own, because a checkpoint may be written by a thread while updates use the other groups.
             self.saving = distributed.new_group(backend="gloo", timeout=limit)
 
-    def meet(self, place: str, timeout: timedelta) -> None:
-        """Wait until all ranks have come to this place."""
-        self.store.set(f"{place}/{self.rank}", "")
-        self.store.wait([f"{place}/{rank}" for rank in range(self.size)], timeout)
+    def barrier(self, name: str, timeout: timedelta) -> None:
+        """Wait until all ranks have reached the barrier of this name."""
+        self.store.set(f"{name}/{self.rank}", "")
+        self.store.wait([f"{name}/{rank}" for rank in range(self.size)], timeout)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the connections; rank 0, whose process has the store, ends last."""
         distributed.destroy_process_group()
         with suppress(RuntimeError):  # a rank that has ended without leaving
             if self.first:
-                self.meet(LEFT, LEAVE_TIMEOUT)
+                self.barrier(LEFT, LEAVE_TIMEOUT)
             else:
                 self.store.set(f"{LEFT}/{self.rank}", "")
 
@@ -140,7 +140,7 @@ class Group(Ranks):
     def from_first(self, function: Callable[[], Value]) -> Value:
         holder: list[Any] = [function() if self.first else None]
         with lost_ranks():
-            distributed.broadcast_object_list(holder, 0, group=self.patient, device=torch.device("cpu"))
+            distributed.broadcast_object_list(holder, 0, group=self.control, device=torch.device("cpu"))
         result: Value = holder[0]
         return result
 
@@ -152,7 +152,7 @@ class Group(Ranks):
             own = error
         shares: list[Any] = [None] * self.size
         with lost_ranks():
-            distributed.all_gather_object(shares, own, group=self.patient)
+            distributed.all_gather_object(shares, own, group=self.control)
         for share in shares:
             if isinstance(share, HeedfulError):
                 raise share
@@ -164,7 +164,7 @@ class Group(Ranks):
         received = own if self.first else {name: torch.empty(shape, dtype=dtype) for name, dtype, shape in described}
         with lost_ranks():
             for tensor in received.values():
-                distributed.broadcast(tensor, 0, group=self.patient)
+                distributed.broadcast(tensor, 0, group=self.control)
         return received
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
@@ -271,7 +271,7 @@ def join(distributed_by: str, device: torch.device, timeout: float) -> Iterator[
         return
     group = Group(device, sharded=distributed_by == "fsdp", timeout=timeout)
     yield group
-    group.leave()  # after an error, the end of the process closes the connections
+    group.close()  # after an error, the end of the process closes the connections
 
 
 def make_store(rank: int) -> distributed.Store:

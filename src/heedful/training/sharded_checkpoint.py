@@ -33,23 +33,37 @@ def save(checkpoints: Path, step: int, tensors: TensorsByStem, state: Mapping[st
     """Write checkpoints/step-N, called by every rank with its part of each tensor."""
     group, folder = shards.group, checkpoints / f"step-{step}"
     own = {stem: checkpoint.unshare(named) for stem, named in tensors.items()}
-    size = sum(checkpoint.bytes_of(stored) for stored, _ in own.values())
-    tied = {stem: aliases for stem, (_, aliases) in own.items()}
-    gathered = gather(group, (checkpoint.weights_are_finite(tensors), size, tied))
-    if not all(finite for finite, _, _ in gathered):
+    gathered = gather(group, facts_of(own, checkpoint.weights_are_finite(tensors)))
+    finite, sizes, (tied, *_), stems = zip(
+        *gathered, strict=True
+    )  # on a rank whose parts are empty, tied tensors cannot be detected
+    if not all(finite):
         raise checkpoint.diverged(folder)
-    tied = gathered[0][2]  # a rank whose part is empty cannot tell
-    parts = {stem: {name: part for name, part in stored.items() if name not in tied[stem]} for stem, (stored, _) in own.items()}
+    used = set().union(*stems)  # not the optimizer if it has no state, such as plain SGD
+    parts = {
+        stem: {name: part for name, part in stored.items() if name not in tied[stem]}
+        for stem, (stored, _) in own.items()
+        if stem in used
+    }
     if group.first:
-        with checkpoint.new_checkpoint(folder, sum(size for _, size, _ in gathered)) as temporary:
+        with checkpoint.new_checkpoint(folder, sum(sizes)) as temporary:
             share(group, str(temporary))
             records = write_parts(temporary, folder, parts, shards)
-            for stem, aliases in tied.items():
+            for stem in parts:
                 first = min(name for name in records if name.startswith(f"{stem}/"))
-                records[first] = records[first].model_copy(update={"aliases": aliases})
+                records[first] = records[first].model_copy(update={"aliases": tied[stem]})
+            for name in (f"{stem}{manifests.SUFFIX}" for stem in own if stem not in used):
+                records[name] = checkpoint.write_tensors(temporary / name, {}, {})
             checkpoint.seal_checkpoint(temporary, folder, state, records)
     else:
         write_parts(Path(share(group, "")), folder, parts, shards)
+
+
+def facts_of(own: Mapping[str, tuple[checkpoint.Tensors, dict[str, str]]], finite: bool) -> tuple[Any, ...]:
+    """What all ranks know of a rank's part: whether it is finite, its bytes, its tied tensors, and the stems that it has."""
+    size = sum(checkpoint.bytes_of(stored) for stored, _ in own.values())
+    tied = {stem: aliases for stem, (_, aliases) in own.items()}
+    return finite, size, tied, {stem for stem, (stored, _) in own.items() if stored}
 
 
 def write_parts(temporary: Path, folder: Path, parts: TensorsByStem, shards: Shards) -> dict[str, FileRecord]:
