@@ -3,8 +3,8 @@
     python benchmarks/plan_processes.py --output benchmarks/results/plan_processes.json
 
 One thread per process. The figures of one device are those of `--plan`; the link is measured by an all-to-all between two
-processes over gloo. A machine with fewer cores than processes computes at the speed of its cores, so the prediction has
-compute / min(processes, cores) instead of compute / processes. Run it on an idle machine.
+processes over gloo. A machine with fewer cores than processes computes at the speed of its cores, so the prediction divides the
+work of all processes, each with the fixed part of an update, by min(processes, cores). Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def compare(size: str, steps: int, elements: int, folder: Path) -> dict[str, Any
     options = [*SIZES[size], f"training.steps={steps}", "training.report_every=5", f"training.validate_every={10 * steps}"]
     plan = json.loads(heed("train", "demo", *options, "--plan", "--json"))
     link = measure_link(folder, elements)
-    rows = []
+    rows, fixed = [], plan["fixed_seconds_per_step"]
     for processes in PROCESSES:
         run = folder / f"run-{processes}"
         heed("train", "demo", *options, "--processes", str(processes), "--run", run)
         cluster = Cluster(1, processes, node_link=link / GIGA)
-        compute = plan["seconds_per_step"] / min(processes, cores())
-        predicted = compute + communication_seconds(plan["weight_bytes"], "ddp", cluster)
+        work = processes * fixed + plan["seconds_per_step"] - fixed
+        predicted = work / min(processes, cores()) + communication_seconds(plan["weight_bytes"], "ddp", cluster)
         measured = seconds_per_step(run)
         rows.append(
             {
@@ -97,6 +97,7 @@ def compare(size: str, steps: int, elements: int, folder: Path) -> dict[str, Any
         "size": size,
         "parameters": plan["parameters"],
         "planned_seconds_per_step": plan["seconds_per_step"],
+        "fixed_seconds_per_step": fixed,
         "link_bytes_per_second": round(link),
         "cores": cores(),
         "rows": rows,

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from workshop import heed, write_pairs
 
+from heedful.runs.plan import fixed_seconds
 from heedful.runs.scaling import STRATEGIES, Cluster, Measured, bytes_sent, communication_seconds, memory_bytes, scale
 
 P = 1_000_000_000  # bytes of weights
-MEASURED = Measured(1.0, 3600, P, 2 * P, 0, 10 * P)
+MEASURED = Measured(1.0, 0.0, 3600, P, 2 * P, 0, 10 * P)
 
 
 def test_the_volume_is_that_of_a_ring() -> None:
@@ -40,6 +41,15 @@ def test_with_infinite_links_the_speedup_is_the_number_of_ranks(strategy: str) -
     assert alone.memory_bytes_per_rank == 10 * P and alone.checkpoint_bytes == 3 * P
 
 
+def test_the_fixed_part_of_an_update_is_not_divided() -> None:
+    fast = Cluster(8, 8, node_link=1e12, network_link=1e12, latency=0)
+    scaled = scale(MEASURED._replace(fixed_seconds_per_step=0.1), fast, "ddp")
+    assert scaled.seconds_per_step == pytest.approx(0.1 + 0.9 / 64)
+    assert scaled.efficiency == pytest.approx(1 / (64 * 0.1 + 0.9))
+    assert fixed_seconds([1.0, 1.2, 0.9], [0.6, 0.5, 0.6]) == pytest.approx(0.2)
+    assert fixed_seconds([1.0], [0.4]) == 0 and fixed_seconds([1.0], [1.5]) == 1
+
+
 def test_sharding_divides_the_state_and_replication_does_not() -> None:
     activations = 10 * P - 4 * P
     assert memory_bytes(MEASURED, "fsdp", 8) == (4 * P + activations) / 8
@@ -57,6 +67,7 @@ def test_the_command_prints_one_device_one_node_and_the_cluster(tmp_path: Path, 
         ("ddp", 1), ("ddp", 2), ("fsdp", 2), ("ddp", 8), ("fsdp", 8),
     ]  # fmt: skip
     assert plan["weight_bytes"] == 4 * plan["parameters"] and plan["optimizer_bytes"] >= 2 * plan["weight_bytes"]
-    assert plan["scaling"][0]["seconds_per_step"] == plan["seconds_per_step"]
+    assert plan["scaling"][0]["seconds_per_step"] == pytest.approx(plan["seconds_per_step"])
+    assert 0 <= plan["fixed_seconds_per_step"] <= plan["seconds_per_step"]
     assert heed("train", "small", "--nodes", "4") == 2
     assert "--plan" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,25 +15,22 @@ from torch import Tensor
 
 from heedful.runs.config import Run
 from heedful.runs.recipes import cpu_recipe
-from heedful.training.loop import Trainer
+from heedful.training.loop import StreamedBatch, Trainer
 from heedful.training.optimizers import optimizer_tensors
 
-WARMUP = 2  # updates before timing starts
+WARMUP = 2  # updates before timing starts; on a GPU, of every batch: its shape runs eagerly first, and is captured next
+
+Fed = Sequence[StreamedBatch]  # the batches of an update
 
 
 def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
     """Time a few updates and extrapolate to the whole run; the trainer should not be used afterwards."""
     trainer.model.train()
-    seconds, count = [], 0
     with closing(trainer.task.stream(0, 0)) as stream:
-        for number in range(WARMUP + updates):
-            fed = [next(stream) for _ in range(trainer.config.accumulate)]
-            started = time.perf_counter()
-            trainer.update(fed)
-            if number >= WARMUP:
-                seconds.append(time.perf_counter() - started)
-                count += sum(trainer.task.count(item.batch) for item in fed)
-    step, config = statistics.median(seconds), trainer.config
+        fed = [[next(stream) for _ in range(trainer.config.accumulate)] for _ in range(updates)]
+    whole, halves = time_updates(trainer, fed), time_updates(trainer, [halve(trainer, one) for one in fed])
+    step, config = statistics.median(whole), trainer.config
+    count = sum(trainer.task.count(item.batch) for one in fed for item in one)
     steps = min(config.steps, max(1, int(60 * config.minutes / step))) if config.minutes else config.steps
     sizes: dict[str, Any] = trainer.task.statistics()
     return {
@@ -46,9 +43,41 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
         "optimizer_bytes": count_bytes(optimizer_tensors(trainer.optimizer, trainer.model).values()),
         "average_bytes": count_bytes(trainer.average.weights.values()) if trainer.average is not None else 0,
         "seconds_per_step": step,
-        f"{trainer.task.config.unit}_per_second": count / sum(seconds),
+        "fixed_seconds_per_step": fixed_seconds(whole, halves),
+        f"{trainer.task.config.unit}_per_second": count / sum(whole),
         "training_seconds": step * steps,  # without validation
     }
+
+
+def time_updates(trainer: Trainer, fed: Sequence[Fed]) -> list[float]:
+    """Seconds of an update with each of these batches, after the warm-up."""
+    on_gpu = next(trainer.model.parameters()).device.type == "cuda"
+    for one in [*fed] * WARMUP if on_gpu else fed[:WARMUP]:
+        trainer.update(one)
+    seconds = []
+    for one in fed:
+        if on_gpu:
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        trainer.update(one)
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def halve(trainer: Trainer, fed: Fed) -> Fed:
+    """The first half of the rows of each batch."""
+    return [item._replace(batch=trainer.task.split(item.batch, 2)[0]) for item in fed]
+
+
+def fixed_seconds(whole: Sequence[float], halves: Sequence[float]) -> float:
+    """The part of an update that does not depend on the size of its batch, such as the optimizer and the start of kernels:
+
+    whole = fixed + variable        half = fixed + variable / 2        fixed = 2 half - whole
+    """
+    step = statistics.median(whole)
+    return min(max(0.0, 2 * statistics.median(halves) - step), step)
 
 
 def count_bytes(tensors: Iterable[Tensor]) -> int:

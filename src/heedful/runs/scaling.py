@@ -2,7 +2,7 @@
 
 N = nodes x gpus ranks share the global batch of the recipe, which does not depend on N. Per step and rank:
 
-    compute       seconds per step of one device / N
+    compute       fixed part of the step of one device + the rest / N; fixed is what does not depend on the size of the batch
     DDP           gradients, G bytes: all-to-all and all-gather, 2 (N - 1) / N x G bytes sent
     FSDP          all-gather of the weights, W bytes, in the forward and the backward pass, reduce-scatter of the gradients:
                   (N - 1) / N x (2 W + G) bytes sent
@@ -40,6 +40,7 @@ class Measured(NamedTuple):
     """Figures of one device, as `runs/plan.py` measures them."""
 
     seconds_per_step: float
+    fixed_seconds_per_step: float  # the part of it that does not depend on the size of the batch
     steps: int
     weight_bytes: int
     optimizer_bytes: int
@@ -91,7 +92,7 @@ class Scaled(NamedTuple):
     ranks: int
     seconds_per_step: float
     communication_seconds_per_step: float
-    efficiency: float  # share of the step that is computation
+    efficiency: float  # speedup over one device / ranks
     training_seconds: float
     memory_bytes_per_rank: float
     sent_bytes_per_step_and_rank: float
@@ -102,15 +103,16 @@ class Scaled(NamedTuple):
 
 def scale(measured: Measured, cluster: Cluster, strategy: Strategy) -> Scaled:
     ranks = cluster.ranks
-    compute, exchange = measured.seconds_per_step / ranks, communication_seconds(measured.weight_bytes, strategy, cluster)
-    seconds = (compute + exchange) * measured.steps
+    fixed, exchange = measured.fixed_seconds_per_step, communication_seconds(measured.weight_bytes, strategy, cluster)
+    step = fixed + (measured.seconds_per_step - fixed) / ranks + exchange
+    seconds = step * measured.steps
     hours = seconds / 3600 * ranks
     return Scaled(
         strategy,
         ranks,
-        compute + exchange,
+        step,
         exchange,
-        compute / (compute + exchange),
+        measured.seconds_per_step / (ranks * step),
         seconds,
         memory_bytes(measured, strategy, ranks),
         bytes_sent(measured.weight_bytes, strategy, ranks),
@@ -124,6 +126,7 @@ def scale_plan(facts: Mapping[str, Any], cluster: Cluster) -> list[Scaled]:
     """The run on one device, on one node and on the whole cluster, by both strategies. facts: of `runs.plan.measure`."""
     measured = Measured(
         facts["seconds_per_step"],
+        facts["fixed_seconds_per_step"],
         facts["steps"],
         facts["weight_bytes"],
         facts["optimizer_bytes"],
