@@ -98,6 +98,10 @@ def main() -> None:
     prepare_process()
     code = run(sys.argv[1:])
     ignore_signals()  # a late signal must not change the exit code
+    if "RANK" in os.environ:
+        # Threads of gloo may still release their last tensors. If the interpreter is being finalized then, they abort the
+        # process (torch 2.13: pybind11 acquires the GIL in a destructor). All streams are flushed and all files are closed.
+        os._exit(code)
     sys.exit(code)
 
 

@@ -125,6 +125,7 @@ class Group(Ranks):
     def close(self) -> None:
         """Close the connections; rank 0, whose process has the store, ends last."""
         distributed.destroy_process_group()
+        del self.control, self.saving  # their threads end with the last reference
         with suppress(RuntimeError):  # a rank that has ended without leaving
             if self.first:
                 self.barrier(LEFT, LEAVE_TIMEOUT)
