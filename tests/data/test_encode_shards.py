@@ -115,6 +115,13 @@ def test_the_shard_of_a_killed_worker_is_encoded_by_a_new_one(
     assert caplog.text.count("ended with signal 9; its shard is encoded again") >= 2
 
 
+def test_a_worker_that_cannot_write_reports_the_cause(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "file").write_text("")
+    shard = tmp_path / "file" / "shard", [Pair(1, "w1", "w2")]
+    with pytest.raises(FileExistsError):
+        encode_shards.encode_items(iter([shard]), ((tokenizer, tokenizer), OPTIONS), processes=1)
+
+
 def test_an_interrupted_build_ends_after_the_shards_that_are_encoded_now(
     tmp_path: Path, corpus: CorpusConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from heedful.data.encode import StoreOptions, cache_folder, open_store, without_
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
 from heedful.data.store import JoinedStore, PairStore, row_lengths
-from heedful.errors import DataError
+from heedful.errors import DataError, WriteError
 from heedful.storage.manifest import NAME
 
 
@@ -248,7 +248,7 @@ def test_a_missing_file_and_an_unwritable_cache_are_errors(tmp_path: Path) -> No
         open_store(CorpusConfig(jsonl=f"{tmp_path}/nowhere"), (letters, letters), cache=tmp_path)
     corpus = write(tmp_path, numbered(2))
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(WriteError) as caught:
         open_store(corpus, (letters, letters), cache=tmp_path / "file")
     assert str(caught.value) == (
         f"the token store cannot be written to {tmp_path}/file/tokens: Not a directory\n\n"

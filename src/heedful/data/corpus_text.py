@@ -47,7 +47,7 @@ from heedful.data.tables import read_rows
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError
 from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
-from heedful.storage.mapping import map_array
+from heedful.storage.mapping import append_array, map_array
 from heedful.storage.reading import read_lines
 from heedful.storage.writing import create
 from heedful.text.long_lines import encode_lines
@@ -392,7 +392,7 @@ def write_tokens(folder: Path, lines: Iterable[str], tokenizer: Tokenizer) -> No
 
     with create(folder / "ids") as file:
         for ids in encode_lines(tokenizer, counted(), tokenizer.specials.end):
-            np.fromiter(ids, kind).tofile(file)
+            append_array(file, np.fromiter(ids, kind))
     write_manifest(folder, {"type": kind, "counts": counts.tolist()})
 
 

@@ -34,6 +34,7 @@ from heedful.data.store import PairStore, load_store
 from heedful.errors import DataError, WriteError
 from heedful.storage import folders
 from heedful.storage.manifest import FORMAT, Damaged, write_manifest
+from heedful.storage.mapping import append_array
 from heedful.storage.reading import read_package_files, sha256_of, unreadable
 from heedful.storage.tables import is_pattern, table_files
 from heedful.storage.writing import create
@@ -189,7 +190,7 @@ def cache_errors(folder: Path) -> Iterator[None]:
         yield
     except (OSError, WriteError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
-        raise DataError(
+        raise WriteError(
             f"the token store cannot be written to {folder}: {getattr(cause, 'strerror', None) or cause}",
             hint="set HEED_CACHE to a writable folder with enough free space",
         ) from error
@@ -231,8 +232,8 @@ def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Enc
             for side, rows, count, kind in zip(sides, encoded, lengths, about["types"], strict=True):
                 side.append(np.fromiter(chain.from_iterable(compress(rows, fits)), kind), count[fits])
             numbers = np.array([pair.line for pair in chunk])  # (pairs,)
-            numbers[fits].tofile(lines)
-            numbers[~fits].tofile(overlong)
+            append_array(lines, numbers[fits])
+            append_array(overlong, numbers[~fits])
             if texts is not None:
                 raw = [text.encode() for pair in compress(chunk, fits) for text in (pair.source, pair.target)]
                 texts.append(np.frombuffer(b"".join(raw), np.uint8), np.array(list(map(len, raw))))
@@ -246,11 +247,11 @@ class Ragged:
         self.values = create(folder / f"{name}.values")
         self.offsets = create(folder / f"{name}.offsets")
         self.total = 0
-        np.zeros(1, np.int64).tofile(self.offsets)
+        append_array(self.offsets, np.zeros(1, np.int64))
 
     def append(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
-        values.tofile(self.values)
-        (self.total + np.cumsum(lengths, dtype=np.int64)).tofile(self.offsets)
+        append_array(self.values, values)
+        append_array(self.offsets, self.total + np.cumsum(lengths, dtype=np.int64))
         self.total += len(values)
 
     def __enter__(self) -> Self:

@@ -30,7 +30,7 @@ from heedful.data.prefetch import prefetch
 from heedful.data.store import load_store
 from heedful.errors import DataError
 from heedful.storage.manifest import Damaged, write_manifest
-from heedful.storage.mapping import map_array
+from heedful.storage.mapping import append_array, map_array
 from heedful.storage.writing import create
 
 SHARD = 25_000  # pairs; small, so that at the end of a corpus all cores have work
@@ -206,13 +206,13 @@ def concatenate_stores(folders: Sequence[Path], target: Path, about: dict[str, A
     for name, kind in kinds.items():
         with create(target / name) as file:
             for folder in folders:
-                map_array(folder / name, kind).tofile(file)
+                append_array(file, map_array(folder / name, kind))
     for side in ragged:
         total = np.zeros(1, np.int64)
         with create(target / f"{side}.offsets") as file:
-            total.tofile(file)
+            append_array(file, total)
             for folder in folders:
                 offsets = map_array(folder / f"{side}.offsets", "int64")
-                (offsets[1:] + total).tofile(file)
+                append_array(file, offsets[1:] + total)
                 total = total + offsets[-1]
     write_manifest(target, about)

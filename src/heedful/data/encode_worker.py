@@ -14,6 +14,7 @@ import sys
 
 from heedful.data.encode import write_store
 from heedful.data.pairs import Pair
+from heedful.errors import WriteError
 from heedful.storage.folders import new_folder
 
 
@@ -30,6 +31,8 @@ def main() -> None:
         try:
             with new_folder(folder) as temporary:
                 write_store(temporary, [Pair(*row) for row in rows], encoders, options)
+        except WriteError as problem:
+            error = problem.__cause__ or problem  # the cause is not pickled with it
         except Exception as problem:
             error = problem
         try:

@@ -23,7 +23,7 @@ from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.image_files import ImageFormat, Pixels
 from heedful.data.images import ImageReader, UnusableItem
 from heedful.storage.manifest import FORMAT, Damaged, checked_manifest, write_manifest
-from heedful.storage.mapping import map_array
+from heedful.storage.mapping import append_array, map_array
 from heedful.storage.writing import create
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ def write_store(folder: Path, reader: ImageReader, form: ImageFormat) -> None:
             if isinstance(item, UnusableItem):
                 unusable.append(item)
                 continue
-            item.pixels.tofile(pixels)
-            np.array([names.setdefault(item.label, len(names))], np.int32).tofile(labels)
+            append_array(pixels, item.pixels)
+            append_array(labels, np.array([names.setdefault(item.label, len(names))], np.int32))
     write_manifest(folder, {"names": list(names), "unusable": [list(item) for item in unusable]})
 
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,11 @@ def map_array(path: Path, kind: str) -> NDArray[Any]:
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))  # a plain view: indexing a memmap is slow
 
 
+def append_array(file: IO[bytes], array: NDArray[Any]) -> None:
+    """Write the bytes of an array; unlike `ndarray.tofile`, a full disk is an error with its reason."""
+    file.write(np.ascontiguousarray(array).data)
+
+
 class Growing:
     """An array that grows in an unnamed temporary file, which is deleted with the last array of it."""
 
@@ -46,7 +51,7 @@ class Growing:
 
     def append(self, part: NDArray[Any]) -> None:
         try:
-            part.astype(self.kind, copy=False).tofile(self._file)
+            append_array(self._file, part.astype(self.kind, copy=False))
             self._file.flush()
         except OSError as error:
             raise temporary_file_error(error) from error

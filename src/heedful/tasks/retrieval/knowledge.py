@@ -35,7 +35,7 @@ from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.storage.folders import new_folder
 from heedful.storage.manifest import NAME as MANIFEST
 from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
-from heedful.storage.mapping import map_array
+from heedful.storage.mapping import append_array, map_array
 from heedful.storage.reading import decode_line, read_lines, sha256_of, unreadable
 from heedful.storage.writing import create, output_file
 from heedful.tasks.retrieval.command import Match
@@ -151,7 +151,7 @@ def write_index(knowledge: Path, checkpoint: Path, encoders: Encoders, *, approx
             seen.update(first)
             append(files, "questions", encoders.questions([question for _, question in asked]), [number for number, _ in asked])
             append(files, "answers", encoders.answers([answer for _, answer in new]), [number for number, _ in new])
-        np.array(offsets, np.int64).tofile(stack.enter_context(create(folder / "lines.offsets")))
+        append_array(stack.enter_context(create(folder / "lines.offsets")), np.array(offsets, np.int64))
         stack.close()  # before the files are measured
         if approximate:
             write_lists(folder)
@@ -166,12 +166,12 @@ def write_lists(folder: Path) -> None:
         with create(folder / f"{table}.lists") as file:
             if rows:
                 size = map_array(folder / f"{table}.vectors", "float32").size
-                build_lists(read_table(folder, table, size // rows).vectors).tofile(file)
+                append_array(file, build_lists(read_table(folder, table, size // rows).vectors))
 
 
 def append(files: dict[str, Any], table: str, vectors: Tensor, entries: Sequence[int]) -> None:
-    vectors.float().cpu().numpy().tofile(files[f"{table}.vectors"])
-    np.array(entries, np.int64).tofile(files[f"{table}.entries"])
+    append_array(files[f"{table}.vectors"], vectors.float().cpu().numpy())
+    append_array(files[f"{table}.entries"], np.array(entries, np.int64))
 
 
 class KnowledgeBase:
