@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -262,3 +265,16 @@ def test_a_validation_that_fails_costs_no_update(tmp_path: Path, monkeypatch: py
     assert last_checkpoint(tmp_path / "run") == 3
     assert heed("train", recipe, rare, "--run", tmp_path / "run") == 0
     assert weights(tmp_path / "run", 6) == weights(tmp_path / "whole", 6)
+
+
+def test_a_disk_that_is_too_full_for_a_checkpoint_is_an_error_after_the_first_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 50_000))
+    run = tmp_path / "run"
+    assert heed("train", write_recipe(tmp_path), "--run", run) == 4
+    assert re.search(
+        r"checkpoint .*step-1: it needs 1\d\d,\d{3} bytes .* but 50,000 are free; there is no earlier", capsys.readouterr().err
+    )
+    assert not (run / "checkpoints").exists()

@@ -73,7 +73,7 @@ def new_checkpoint(folder: Path, size: int) -> Iterator[Path]:
     """Yield the temporary folder to fill, of about `size` bytes; the last call in the block is `seal_checkpoint`."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _check_space(folder, size)
+        require_space(folder, size)
         with new_folder(folder, _publish) as temporary:
             yield temporary
     except (OSError, WriteError, SafetensorError) as error:
@@ -270,8 +270,10 @@ def _free_name(folder: Path) -> Path:
     return path
 
 
-def _check_space(folder: Path, size: int) -> None:
-    needed, free = math.ceil(SPARE * size), shutil.disk_usage(folder.parent).free
+def require_space(folder: Path, size: int) -> None:
+    """Raise CheckpointError if the disk has not enough space for a checkpoint of about this size."""
+    place = folder.parent if folder.parent.exists() else folder.parent.parent  # before the first checkpoint: the run folder
+    needed, free = math.ceil(SPARE * size), shutil.disk_usage(place).free
     if free < needed:
         raise CheckpointError(
             f"not enough disk space for checkpoint {folder}: it needs {needed:,} bytes ({SPARE} times its size), but "

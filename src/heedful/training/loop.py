@@ -316,6 +316,20 @@ class Trainer:
         self.metrics, self.signatures = validation.metrics, validation.signatures
         return validation
 
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """The tensors of a checkpoint, or this rank's part of them, by stem."""
+        tensors = {"model": self.weights.state_dict(), "optimizer": optimizer_tensors(self.optimizer, self.weights)}
+        if self.average is not None:
+            tensors["average"] = self.average.weights
+        return tensors
+
+    def require_space(self) -> None:
+        """Raise an error if the disk has not enough space for a checkpoint, before the time until the first save is lost."""
+        if self.ranks.first:
+            size = sum(checkpoint.bytes_of(checkpoint.unshare(named)[0]) for named in self.tensors().values())
+            parts = 1 if self.shards is None else self.ranks.size
+            checkpoint.require_space(self.checkpoints / f"step-{self.train_state.step}", parts * size)
+
     def save(self) -> None:
         """Write a checkpoint on rank 0, or with training.sharded_save on all; with training.async_save, in the background."""
         began = self.watch.clock()
@@ -323,9 +337,7 @@ class Trainer:
         self.train_state.seconds = self.watch.seconds()
         self.train_state.validation_seconds, self.train_state.save_seconds = self.pace.validation, self.pace.save
         self.train_state.guard = self.guard.as_dict()
-        tensors = {"model": self.weights.state_dict(), "optimizer": optimizer_tensors(self.optimizer, self.weights)}
-        if self.average is not None:
-            tensors["average"] = self.average.weights
+        tensors = self.tensors()
         if not self.config.sharded_save:
             if self.shards is not None:
                 tensors = {stem: self.shards.gather(named) for stem, named in tensors.items()}
@@ -398,6 +410,7 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
     config, clock = trainer.config, trainer.watch.clock
     trainer.resume(progress)
     train_state = trainer.train_state
+    first = train_state.step + 1
     already_done = train_state.step >= trainer.last or out_of_patience(trainer)
     stop.defer()
     trainer.model.train()
@@ -407,6 +420,8 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
         while train_state.step < trainer.last and not out_of_patience(trainer):
             began = clock()
             report, norm, learning_rate = trainer.update([next(stream) for _ in range(config.accumulate)])
+            if train_state.step == first:  # the optimizer has its state now
+                trainer.require_space()
             extra: dict[str, float | Tensor] = {"rate": learning_rate, "norm": norm, "epoch": train_state.epoch}
             extra["skipped"] = trainer.guard.recently_skipped(train_state.step)
             progress.report_update(train_state.step, report, extra, left=trainer.seconds_left())
