@@ -69,5 +69,9 @@ def test_the_command_prints_one_device_one_node_and_the_cluster(tmp_path: Path, 
     assert plan["weight_bytes"] == 4 * plan["parameters"] and plan["optimizer_bytes"] >= 2 * plan["weight_bytes"]
     assert plan["scaling"][0]["seconds_per_step"] == pytest.approx(plan["seconds_per_step"])
     assert 0 <= plan["fixed_seconds_per_step"] <= plan["seconds_per_step"]
+    assert plan["rows_per_step"] == 40
+    assert heed(*given[:-5], "--gpus", "64") == 0
+    output = capsys.readouterr()
+    assert "an update has 40 rows, so only 40 of 256 GPUs have work" in output.err and "cost" not in output.out
     assert heed("train", "small", "--nodes", "4") == 2
     assert "--plan" in capsys.readouterr().err

@@ -88,6 +88,9 @@ def train(
             print_text(table([("figure", "value"), *figures]))
             if scaling:
                 print_text("\n" + table(scaling_rows(scaling)))
+        ranks, rows = max((one.ranks for one in scaling), default=1), facts["rows_per_step"]
+        if ranks > rows:
+            print_message(f"an update has {rows:,} rows, so only {rows:,} of {ranks:,} GPUs have work; use a larger batch")
         advice = advise(config, choose_device(device), path)
         if advice and facts["training_seconds"] > LONG:
             print_message(long_run_warning(facts["training_seconds"], advice))
@@ -136,8 +139,9 @@ def scaling_rows(scaling: Sequence[Scaled]) -> list[tuple[str, ...]]:
         "sent per step and GPU": [format_bytes(round(one.sent_bytes_per_step_and_rank)) for one in scaling],
         "checkpoint": [format_bytes(one.checkpoint_bytes) for one in scaling],
         "GPU hours": [f"{one.gpu_hours:,.2f}" for one in scaling],
-        "cost": [f"{one.cost:,.2f}" for one in scaling],
     }
+    if any(one.cost for one in scaling):
+        listed["cost"] = [f"{one.cost:,.2f}" for one in scaling]
     head = ("GPUs, strategy", *(f"{one.ranks:,} {one.strategy}" if one.ranks > 1 else "1" for one in scaling))
     return [head, *((name, *cells) for name, cells in listed.items())]
 

@@ -20,6 +20,8 @@ from heedful.training.optimizers import optimizer_tensors
 
 WARMUP = 2  # updates before timing starts; on a GPU, of every batch: its shape runs eagerly first, and is captured next
 
+MAX_ROWS = 1 << 20  # of a batch: more than any has
+
 Fed = Sequence[StreamedBatch]  # the batches of an update
 
 
@@ -31,12 +33,14 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
     whole, halves = time_updates(trainer, fed), time_updates(trainer, [halve(trainer, one) for one in fed])
     step, config = statistics.median(whole), trainer.config
     count = sum(trainer.task.count(item.batch) for one in fed for item in one)
+    rows = [sum(len(trainer.task.split(item.batch, MAX_ROWS)) for item in one) for one in fed]
     steps = min(config.steps, max(1, int(60 * config.minutes / step))) if config.minutes else config.steps
     sizes: dict[str, Any] = trainer.task.statistics()
     return {
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
         **sizes,
         "steps": steps,
+        "rows_per_step": int(statistics.median(rows)),
         "epochs": steps * config.accumulate / sizes["batches_per_epoch"],
         "peak_memory_bytes": peak_memory(),
         "weight_bytes": count_bytes(trainer.model.parameters()),
