@@ -200,9 +200,19 @@ def test_predict_reads_standard_input_where_no_file_is_given(task: str, run: Pat
     with standard_input(file.read_bytes()):
         assert heed("predict", run, *quick) == 0
     assert capsys.readouterr().out == expected
-    with standard_input(b""):
-        assert heed("predict", run) == 0
-    assert capsys.readouterr() == ("", "")
+
+
+def test_an_empty_input_has_no_output_and_is_an_error_unless_inputs_are_texts(
+    run: Path, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, code = tmp_path / "empty.csv", 0 if predictor.reads_text else 3
+    empty.touch()
+    for name, given in ((empty, [empty]), ("the input", [])):
+        capsys.readouterr()
+        with standard_input(b""):
+            assert heed("predict", run, *given) == code
+        shown = capsys.readouterr()
+        assert not shown.out and (f"{name} is empty; expected a" in shown.err) == (code > 0)
 
 
 def test_shards_have_the_bytes_of_one_bulk_run_and_the_samples_of_their_lines(

@@ -94,7 +94,7 @@ def predict(
         if any(map(is_terminal, paths)):
             print_message("type a sentence and press Enter; end with Ctrl-D")
         lines = (line for file in paths for line in predictor.input_lines(file))
-        chunks = predictor.join_lines(read_available(lines, CHUNK_LINES))
+        chunks = predictor.refuse_no_input(predictor.join_lines(read_available(lines, CHUNK_LINES)), "the input")
     else:
         chunks = chunk_lines(count_inputs(predictor.file_inputs(paths), counts))
     picture: Path | None = getattr(own, "picture", None)

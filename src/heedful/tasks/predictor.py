@@ -217,8 +217,19 @@ class Predictor:
     def file_inputs(self, files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
         """Every input of some files, in order, with its file. The last input of a file ends with it."""
         for file in files:
-            for chunk in self.join_lines(chunk_lines(self.input_lines(file))):
+            for chunk in self.refuse_no_input(self.join_lines(chunk_lines(self.input_lines(file))), str(file)):
                 yield from ((file, text) for text in chunk)
+
+    def refuse_no_input(self, chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[str]]:
+        """Yield the inputs of a file or of standard input in chunks; an error if there is none, except for texts: a pipe may
+        have no lines. name: of the file, for messages."""
+        count = 0
+        for chunk in chunks:
+            count += len(chunk)
+            yield chunk
+        if not count and not self.reads_text:
+            (what,) = self.input_names
+            raise DataError(f"{name} is empty; expected {'an' if what[0] in 'aeiou' else 'a'} {what}")
 
     def check_inputs(self, files: Sequence[Path], options: Any) -> None:
         """Raise an error for options of the task's command that do not fit the input files, before any work."""
