@@ -24,7 +24,6 @@ from heedful.data.series import (
     refuse_unequal,
     table_text,
 )
-from heedful.data.unusable import UnusableLines
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.forecasts import baselines
 from heedful.nn.model import inference_context
@@ -175,11 +174,9 @@ class Forecaster(Predictor):
         return table
 
     def read_text(self, text: str, place: str) -> SeriesTable:
-        unusable = UnusableLines(lambda problem: f"{place} line {problem.line}")
-        table = parse_table(self.run.data, enumerate((line.encode() for line in text.split("\n")), start=1), place, unusable)
-        if unusable.total:
-            where, what = unusable.examples["blank"][0]
-            raise DataError(f"{where}: {what}; expected a number in every column")
+        table = parse_table(self.run.data, enumerate((line.encode() for line in text.split("\n")), start=1), place)
+        for _, problem in table.missing:
+            raise DataError(f"{place} line {problem.line}: {problem.text}; expected a number in every column")
         return table
 
     def read_columns(self, columns: Columns, place: str) -> SeriesTable:
