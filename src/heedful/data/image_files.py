@@ -47,7 +47,11 @@ class ImageFormat(NamedTuple):
 
 
 class UnusableImage(Exception):
-    """Why an image cannot be used: a clause without subject, "is truncated"."""
+    """Why an image cannot be used: a clause without subject, "is truncated"; kind: a key of `report.NAMES`."""
+
+    def __init__(self, reason: str, kind: str = "image") -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 def import_pillow() -> Any:
@@ -118,7 +122,8 @@ def fit_image(image: Any, form: ImageFormat) -> Pixels:
     channels = 4 if transparent else CHANNELS[image.mode]
     if channels != form.channels and not form.convert_channels:
         raise UnusableImage(
-            f"has {KINDS[channels]} channels, expected {KINDS[form.channels]}; set data.convert_channels = true to convert"
+            f"has {KINDS[channels]} channels, expected {KINDS[form.channels]}; set data.convert_channels = true to convert",
+            "channels",
         )
     if transparent:
         image = image.convert("RGBA")
@@ -127,7 +132,8 @@ def fit_image(image: Any, form: ImageFormat) -> Pixels:
         if not form.resize:
             raise UnusableImage(
                 f"is {image.size[0]} pixels wide and {image.size[1]} high, expected {form.width} and {form.height}; "
-                "set data.resize = true to resize"
+                "set data.resize = true to resize",
+                "size",
             )
         image = image.resize((form.width, form.height), import_pillow().Resampling.BILINEAR)
     return np.asarray(image, np.uint8).reshape(form.height, form.width, form.channels)
