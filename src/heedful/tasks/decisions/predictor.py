@@ -188,7 +188,7 @@ class DecisionMaker(Predictor):
 
     def read_input(self, data: DecisionData, given: Input, number: int) -> History:
         """The history of an input; DataError if it is none."""
-        place = f"text {number}"
+        place = f"history {number}"
         if isinstance(given, str):
             refuse_too_long(given, place)
             given = parse_json(given, place, hint='write one object per line: {"desired": 9, "states": ["a1"]}')

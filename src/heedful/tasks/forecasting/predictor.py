@@ -156,7 +156,7 @@ class Forecaster(Predictor):
 
     def read_input(self, holdout: bool, given: Input, number: int) -> SeriesTable:
         """The table of an input; DataError if it is none, or too short."""
-        place = f"text {number}"
+        place = f"table {number}"
         if isinstance(given, str):
             for line in given.split("\n"):
                 refuse_too_long(line, place)

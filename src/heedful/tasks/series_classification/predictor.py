@@ -118,7 +118,7 @@ class SeriesClassifier(Predictor):
 
     def read_input(self, given: Input, number: int) -> Frames:
         """The steps of an input; DataError if it is no series."""
-        place, names = f"text {number}", self.config.variables
+        place, names = f"series {number}", self.config.variables
         assert names != "auto", "the columns are known after training"
         if isinstance(given, str):
             for line in given.split("\n"):
