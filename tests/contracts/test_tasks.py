@@ -215,6 +215,23 @@ def test_an_empty_input_has_no_output_and_is_an_error_unless_inputs_are_texts(
         assert not shown.out and (f"{name} is empty; expected a" in shown.err) == (code > 0)
 
 
+def test_the_path_of_a_file_in_place_of_its_content_is_an_error_but_not_on_a_server(
+    run: Path, predictor: Predictor, inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if predictor.reads_text or predictor.input_names == ["image"]:
+        return  # a text may be anything, and an image is a path
+    path = tmp_path / "a.csv"
+    path.touch()
+    with pytest.raises(
+        DataError, match=f"1 has only the path of a file, '.*'; expected the text of the {predictor.input_names[0]}"
+    ):
+        predictor.predict(str(path))
+    monkeypatch.setattr(predictor, "reads_paths", False)
+    with pytest.raises(DataError) as error:
+        predictor.predict(str(path))
+    assert "the path of a file" not in str(error.value)
+
+
 def test_shards_have_the_bytes_of_one_bulk_run_and_the_samples_of_their_lines(
     task: str, run: Path, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,7 +126,7 @@ def test_the_usual_markers_are_missing_values(marker: str, tmp_path: Path) -> No
     rows = "date,a\n2024-01-01,1\n2024-01-02,2\n2024-01-03,{}\n2024-01-04,4\n"
     part = read(config_of(tmp_path, rows.format(marker), time="date"))
     assert part.table.values[:, 0].tolist() == [1, 2, 2, 4]
-    hints = {"date": "correct it, or leave", None: 'set data.time = "date" if it is the time, or correct it'}
+    hints = {"date": "correct it; in training data", None: 'set data.time = "date" if it is the time, or correct it'}
     for time, hint in hints.items():
         with pytest.raises(DataError) as error:
             read(config_of(tmp_path, rows.format("four"), time=time))

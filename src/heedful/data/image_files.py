@@ -30,6 +30,14 @@ from heedful.storage.reading import open_stream, unreadable
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+SIGNATURES = {  # the first bytes of image files that are no text
+    b"\x89PNG\r\n\x1a\n": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"GIF8": "GIF",
+    b"RIFF": "WebP",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+}
 MAX_PIXELS = 1 << 26  # of an image that is decoded; a larger one would need hundreds of megabytes
 CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "PA": 4, "CMYK": 4, "YCbCr": 3}  # by Pillow's mode
 MODES = {1: "L", 3: "RGB"}

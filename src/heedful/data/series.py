@@ -85,7 +85,7 @@ class SeriesConfig(Config):
     def _fits_together(self) -> SeriesConfig:
         problems = []
         if self.builtin is not None and self.train is not None:
-            problems.append(Problem("builtin", "given with data.train, expected one of them"))
+            problems.append(Problem("builtin", "given with data.train, expected one of them; remove one from the recipe"))
         if self.counts is not None and self.builtin is None:
             problems.append(Problem("counts", "would have no effect without data.builtin"))
         if self.builtin is None:
@@ -278,7 +278,7 @@ def parse_value(cell: str, column: str, place: str, *, may_be_time: bool = False
     try:
         value = float(cell)
     except ValueError:
-        hint = "correct it, or leave the cell empty if the value is missing"
+        hint = "correct it; in training data, a missing value may be an empty cell (data.max_unusable)"
         hint = f'set data.time = "{column}" if it is the time, or {hint}' if may_be_time else hint
         raise DataError(f"{place}, column {column!r}: {cell!r:.40} is not a number; expected a number", hint=hint) from None
     if not math.isfinite(value) or abs(value) > MAX_VALUE:

@@ -126,7 +126,7 @@ class Predictor:
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
         self.search_configs: dict[Any, SearchConfig] = {}  # by the options that they were made from
-        self.reads_paths = True  # whether an input may be the path of a file, for tasks whose inputs are files
+        self.reads_paths = True  # whether an input may be, or is checked for, the path of a file
         self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
 
     def __repr__(self) -> str:
@@ -230,6 +230,16 @@ class Predictor:
         if not count and not self.reads_text:
             (what,) = self.input_names
             raise DataError(f"{name} is empty; expected {'an' if what[0] in 'aeiou' else 'a'} {what}")
+
+    def refuse_path(self, text: str, place: str) -> None:
+        """Raise an error for the path of a file in place of its content, unless paths are not read: a client must not learn
+        which files exist."""
+        if self.reads_paths and os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises for a long text)
+            (what,) = self.input_names
+            raise DataError(
+                f"{place} has only the path of a file, {text!r:.80}; expected the text of the {what}",
+                hint="give the content of the file",
+            )
 
     def check_inputs(self, files: Sequence[Path], options: Any) -> None:
         """Raise an error for options of the task's command that do not fit the input files, before any work."""

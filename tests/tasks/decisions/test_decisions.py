@@ -215,9 +215,10 @@ def test_act_and_a_line_of_json_give_the_same_decision(maker: heedful.DecisionMa
     [
         ({"states": []}, "history 1 has 0 states, 1 actions and 1 rewards; expected one state more than actions"),
         ({"actions": []}, "history 1 has 2 states, 0 actions and 1 rewards"),
-        ({"rewards": ["much"]}, "history 1: column 'rewards' is \"much\"; expected a number"),
+        ({"rewards": ["much"]}, 'history 1: reward 1 is "much"; expected a finite number'),
+        ({"desired": 1e31}, "history 1: 'desired' is 1e\\+31; expected a number within"),
         ({"desired": None}, "history 1 has no desired return; expected a number"),
-        ({"desired": "high"}, "history 1: column 'desired' is \"high\"; expected a number"),
+        ({"desired": "high"}, "history 1: 'desired' is \"high\"; expected a finite number"),
         ({"actions": ["jump"]}, "history 1, step 1 has the action 'jump', which the training data does not have"),
         ({"states": ["a1", "z9"]}, "history 1, step 2 has the state 'cell=z9', which the training data does not have"),
         ({"states": "a1"}, "history 1: states is 'a1'; expected a list"),

@@ -298,17 +298,20 @@ def test_the_ridge_map_of_a_run_is_stored_and_learns_the_period(run: Path) -> No
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ("date,load,wind\n2024-01-01,1,2\n", "table 1 has 1 rows; expected at least task.look_back = 4"),
+        ("date,load,wind\n2024-01-01,1,2\n", "input.csv has 1 row; expected at least task.look_back = 4"),
         ("date,load\n2024-01-01,1\n" + "".join(f"2024-01-0{day},1\n" for day in range(2, 7)), "has no column 'wind'"),
-        ("date,load,wind\n2024-01-01,1,\n", "table 1 line 2, column 'wind': the value is missing"),
-        ('{"date": []', "table 1 is not JSON"),
-        ('{"date": ' * 50_000, "table 1 is not JSON: too deeply nested"),
-        ("date,load,wind\n2024-01-01\r,1,2\n", "table 1 line 2 has a carriage return inside the line"),
-        ('{"date": ["2024-01-01"], "load": [1]}', "table 1 has no list 'wind'; expected a list for each of: date, load, wind"),
-        ('{"date": ["2024-01-01"], "load": [1, 2], "wind": [1]}', "table 1 has lists of different length"),
-        ('{"date": ["2024-01-01"], "load": [null], "wind": [1]}', "table 1 row 1, column 'load': the value is missing"),
-        ('{"date": ["2024-01-01"], "load": ["x"], "wind": [1]}', "table 1 row 1, column 'load': 'x' is not a number"),
-        ('{"date": ["x"], "load": [1], "wind": [1]}', "table 1 row 1, column 'date': 'x' is not a time"),
+        ("date,load,wind\n2024-01-01,1,\n", "input.csv line 2, column 'wind': the value is missing"),
+        ('{"date": []', "input.csv is not JSON"),
+        ('{"date": ' * 50_000, "input.csv is not JSON: too deeply nested"),
+        ("date,load,wind\n2024-01-01\r,1,2\n", "input.csv line 2 has a carriage return inside the line"),
+        (
+            '{"date": ["2024-01-01"], "load": [1]}',
+            "input.csv has no list 'wind'; expected a list for each of: date, load, wind",
+        ),
+        ('{"date": ["2024-01-01"], "load": [1, 2], "wind": [1]}', "input.csv has lists of different length"),
+        ('{"date": ["2024-01-01"], "load": [null], "wind": [1]}', "input.csv row 1, column 'load': the value is missing"),
+        ('{"date": ["2024-01-01"], "load": ["x"], "wind": [1]}', "input.csv row 1, column 'load': 'x' is not a number"),
+        ('{"date": ["x"], "load": [1], "wind": [1]}', "input.csv row 1, column 'date': 'x' is not a time"),
     ],
 )
 def test_an_input_that_is_no_table_is_one_sentence(

@@ -26,6 +26,7 @@ from heedful.data.series import (
 )
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.forecasts import baselines
+from heedful.evaluation.tables import counted
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
@@ -160,6 +161,7 @@ class Forecaster(Predictor):
         if isinstance(given, str):
             for line in given.split("\n"):
                 refuse_too_long(line, place)
+            self.refuse_path(given, place)
             given = parse_columns(given, place) if given.lstrip().startswith("{") else given
         if isinstance(given, str):
             table = self.read_text(given, place)
@@ -170,7 +172,7 @@ class Forecaster(Predictor):
         rows, least = len(table.values), self.config.look_back + (self.config.horizon if holdout else 0)
         if rows < least:
             needed = "task.look_back + task.horizon" if holdout else "task.look_back"
-            raise DataError(f"{place} has {rows:,} rows; expected at least {needed} = {least:,}")
+            raise DataError(f"{place} has {counted(rows, 'rows')}; expected at least {needed} = {least:,}")
         return table
 
     def read_text(self, text: str, place: str) -> SeriesTable:
