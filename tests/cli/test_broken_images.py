@@ -72,6 +72,11 @@ FILES: dict[str, tuple[dict[str, bytes], dict[str, Any], str]] = {
         TABLE,
         "train.csv line 3, images/a/9.png: it cannot be read: No such file or directory",
     ),
+    "a single image that is missing": (
+        {"train.csv": b"path,label\nimages/a/9.png,b\n"},
+        {**TABLE, "split": [0.8, 0.1, 0.1]},
+        "train.csv has 1 image, but no usable image; 1 image that cannot be read, the first at",
+    ),
     "a row without a label": (
         {"train.csv": b"path,label\nimages/a/1.png,\nimages/b/1.png,b\n"},
         TABLE,

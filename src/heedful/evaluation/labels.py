@@ -144,6 +144,4 @@ def calibration_statistics(confidence: Numbers, hits: Numbers) -> Statistics:
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     member = np.eye(BINS)[bins]  # (examples, bins)
     rows = np.hstack([member * (hits - confidence)[:, None], np.ones((len(hits), 1))])  # (examples, bins + 1)
-    return Statistics(
-        rows, lambda sums: float(np.abs(sums[:-1]).sum() / sums[-1]), f"unit:example|bins:{BINS}", is_biased=True
-    )
+    return Statistics(rows, lambda sums: float(np.abs(sums[:-1]).sum() / sums[-1]), f"unit:example|bins:{BINS}", is_biased=True)
