@@ -74,7 +74,7 @@ FILES: dict[str, tuple[dict[str, bytes], dict[str, Any], str]] = {
     ),
     "a single image that is missing": (
         {"train.csv": b"path,label\nimages/a/9.png,b\n"},
-        {**TABLE, "split": [0.8, 0.1, 0.1]},
+        {"train": {"file": "train.csv"}, "split": [0.8, 0.1, 0.1]},
         "train.csv has 1 image, but no usable image; 1 image that cannot be read, the first at",
     ),
     "a row without a label": (
