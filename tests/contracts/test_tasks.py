@@ -144,7 +144,7 @@ def test_what_new_writes_is_trained_predicted_and_evaluated_from_another_folder(
     assert capsys.readouterr().out.strip()
     assert heed(*evaluate[1:], *quick_arguments(task, "evaluate")) == 0
     assert capsys.readouterr().out.strip()
-    assert not list(elsewhere.iterdir())
+    assert [str(path.relative_to(elsewhere)) for path in elsewhere.glob("**/my project")] == ["runs/my project"]
 
 
 def test_a_small_set_is_learned(run: Path) -> None:
