@@ -129,7 +129,7 @@ class NodeClassifier(Predictor):
         if isinstance(given, str):
             refuse_too_long(given, place)
             self.refuse_path(given, place)
-            given = parse_json(given, place, expected=FORM)
+            given = parse_json(given, place, expected=FORM, hint="on the command line, --nodes and --edges read tables")
         return parse_graph(self.run.data.undivided(), given, place)
 
     def classify(self, graphs: Sequence[Graph]) -> Iterator[NodePrediction]:
