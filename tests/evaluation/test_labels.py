@@ -73,13 +73,15 @@ def test_metrics_equal_those_of_scikit_learn() -> None:
 
 
 def test_the_interval_of_the_calibration_error_contains_it() -> None:
-    cases = [np.random.default_rng(seed) for seed in range(20)]
-    for generator in cases:  # calibrated: most of the error is due to the size of the sample
-        confidence = generator.uniform(0.5, 1.0, 60)
-        statistics = labels.calibration_statistics(confidence, (generator.uniform(size=60) < confidence).astype(float))
-        low, high = interval(statistics.bootstrap_values(bootstrap_sums(statistics.rows, 200, 1)))
-        assert 0 <= low < statistics.value() < high < 1
-    other = labels.calibration_statistics(confidence, np.zeros(60))
+    confidence = np.repeat([0.56, 0.66, 0.76, 0.86, 0.96], 20)
+    hits = np.concatenate([np.arange(20) < right for right in (11, 13, 15, 17, 19)]).astype(float)
+    statistics = labels.calibration_statistics(confidence, hits)
+    assert statistics.value() == pytest.approx(0.01)
+    sums = bootstrap_sums(statistics.rows, 200, 1)
+    assert interval(statistics.values(sums))[0] > 0.01  # resamples have a larger error
+    low, high = interval(statistics.bootstrap_values(sums))
+    assert 0 <= low < 0.01 < high < 0.2
+    other = labels.calibration_statistics(confidence, np.zeros(100))
     compared = compare_statistics("calibration_error", statistics, other, higher_is_better=False, trials=200)
     assert compared.low < compared.difference < compared.high
     assert compared.baseline.low is not None and compared.baseline.low < compared.baseline.value
