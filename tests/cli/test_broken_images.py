@@ -51,26 +51,31 @@ MANY = png(kind="GIF", save_all=True, append_images=[Image.new("RGB", (WIDTH, HE
 
 # the broken file -> why it cannot be used
 IMAGES: dict[str, tuple[str, bytes, str]] = {
-    "truncated PNG": ("x.png", CUT.getvalue()[:-30], "is truncated or damaged (image file is truncated)"),
-    "truncated JPEG": ("x.jpg", png(kind="JPEG", size=(60, 40))[:-10], "is truncated or damaged"),
-    "half a header": ("x.png", CUT.getvalue()[:20], "is damaged (Truncated File Read); expected a complete image"),
-    "no bytes": ("x.png", b"", "is empty; expected an image"),
-    "text with the suffix of an image": ("x.png", b"a caption\n", "is not an image in a known format"),
-    "another size": ("x.png", png(size=(5, 4)), "is 5 pixels wide and 4 high, expected 6 and 4; set data.resize = true"),
-    "grayscale": ("x.png", png("L"), "has 1 (grayscale) channels, expected 3 (color); set data.convert_channels = true"),
-    "transparent": ("x.png", png("RGBA"), "has 4 (color with transparency, or CMYK) channels, expected 3 (color)"),
-    "16 bits": ("x.png", DEEP.getvalue(), "has pixels of Pillow's mode 'I;16'; expected 8 bits per channel"),
-    "a header with very many pixels": ("x.png", claimed(9000, 9000), "has 9000 x 9000 pixels in a file of"),
-    "a decompression bomb": ("x.png", claimed(90_000, 90_000), "is a decompression bomb"),
-    "an unknown suffix": ("notes.txt", b"notes", "has the suffix '.txt'; expected one of .png, .jpg"),
-    "several frames": ("x.gif", MANY, "has 2 frames; expected a single image"),
+    "truncated PNG": ("x.png", CUT.getvalue()[:-30], "it is truncated or damaged (image file is truncated)"),
+    "truncated JPEG": ("x.jpg", png(kind="JPEG", size=(60, 40))[:-10], "it is truncated or damaged"),
+    "half a header": ("x.png", CUT.getvalue()[:20], "it is damaged (Truncated File Read); expected a complete image"),
+    "no bytes": ("x.png", b"", "it is empty; expected an image"),
+    "text with the suffix of an image": ("x.png", b"a caption\n", "it is not an image in a known format"),
+    "another size": ("x.png", png(size=(5, 4)), "it is 5 pixels wide and 4 high, expected 6 and 4; set data.resize = true"),
+    "grayscale": ("x.png", png("L"), "it has 1 (grayscale) channels, expected 3 (color); set data.convert_channels = true"),
+    "transparent": ("x.png", png("RGBA"), "it has 4 (color with transparency, or CMYK) channels, expected 3 (color)"),
+    "16 bits": ("x.png", DEEP.getvalue(), "it has pixels of Pillow's mode 'I;16'; expected 8 bits per channel"),
+    "a header with very many pixels": ("x.png", claimed(9000, 9000), "it has 9000 x 9000 pixels in a file of"),
+    "a decompression bomb": ("x.png", claimed(90_000, 90_000), "it is a decompression bomb"),
+    "an unknown suffix": ("notes.txt", b"notes", "the suffix is '.txt'; expected one of .png, .jpg"),
+    "several frames": ("x.gif", MANY, "it has 2 frames; expected a single image"),
 }
 # files, data -> message
 FILES: dict[str, tuple[dict[str, bytes], dict[str, Any], str]] = {
     "a missing image": (
         {"train.csv": b"path,label\nimages/a/1.png,a\nimages/a/9.png,b\n"},
         TABLE,
-        "train.csv line 3, images/a/9.png: cannot be read: No such file or directory",
+        "train.csv line 3, images/a/9.png: it cannot be read: No such file or directory",
+    ),
+    "a single image that is missing": (
+        {"train.csv": b"path,label\nimages/a/9.png,b\n"},
+        {"train": {"file": "train.csv"}, "split": [0.8, 0.1, 0.1]},
+        "train.csv has 1 image, but no usable image; 1 image that cannot be read, the first at",
     ),
     "a row without a label": (
         {"train.csv": b"path,label\nimages/a/1.png,\nimages/b/1.png,b\n"},
@@ -205,6 +210,8 @@ def test_too_many_unusable_images_are_named_before_what_is_left(
         write(workplace / "images" / "b" / f"{number}.png", png("L"))
     for label in "ab":
         (workplace / "images" / label / "1.png").write_bytes(png("L") if label == "a" else CUT.getvalue())
+    (workplace / "images" / "b" / "2.png").write_bytes(CUT.getvalue()[:-30])
     message = message_of(workplace, {"train": {"folder": "images"}, **split}, capsys)
     assert "images: 8 of 9 images are unusable; expected at most the fraction data.max_unusable = 0;" in message
+    assert "= 0; 7 images with other channels, the first at" in message and "; 1 image that cannot be read\n" in message
     assert "has 1 (grayscale) channels" in message and "set data.max_unusable = 0.889" in message

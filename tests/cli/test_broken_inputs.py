@@ -24,10 +24,10 @@ class Broken(NamedTuple):
 
 RED = plain_image(220, 20)
 IMAGES = {
-    "truncated": Broken("red.ppm", RED, RED[:60], "images.csv line 2, red.ppm: is truncated or damaged"),
-    "no image": Broken("red.ppm", RED, "a caption\n", "line 2, red.ppm: is not an image in a known format; expected PNG"),
-    "another size": Broken("red.ppm", "4 4", "2 8", "line 2, red.ppm: is 2 pixels wide and 8 high, expected 4 and 4"),
-    "a path without a file": Broken("images.csv", "red.ppm", "rot.ppm", "line 2, rot.ppm: cannot be read: No such file"),
+    "truncated": Broken("red.ppm", RED, RED[:60], "images.csv line 2, red.ppm: it is truncated or damaged"),
+    "no image": Broken("red.ppm", RED, "a caption\n", "line 2, red.ppm: it is not an image in a known format; expected PNG"),
+    "another size": Broken("red.ppm", "4 4", "2 8", "line 2, red.ppm: it is 2 pixels wide and 8 high, expected 4 and 4"),
+    "a path without a file": Broken("images.csv", "red.ppm", "rot.ppm", "line 2, rot.ppm: it cannot be read: No such file"),
     "no label": Broken("images.csv", "red.ppm,yes", "red.ppm,", "line 2: column 'label' is empty; expected a path and a label"),
 }
 ROWS = {

@@ -18,7 +18,7 @@ def test_the_files_and_the_commands_are_listed(tmp_path: Path, capsys: pytest.Ca
     assert heed("new", "classification", folder, "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["files"] == ["recipe.toml", "examples.csv"] == [name for name in shown["files"] if (folder / name).is_file()]
-    assert shown["commands"][0] == f"heed train '{folder}/recipe.toml' --run '{folder}/run'"
+    assert shown["commands"][0] == f"heed train '{folder}/recipe.toml' --run runs/c"
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -36,7 +36,7 @@ def test_a_long_example_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     folder = tmp_path / "new"
     assert heed("new", "forecasting", folder, "--json") == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["commands"][1] == f"heed predict {folder}/run {folder}/input.jsonl" and "input.jsonl" in shown["files"]
+    assert shown["commands"][1] == f"heed predict runs/new {folder}/input.jsonl" and "input.jsonl" in shown["files"]
     assert (folder / "input.jsonl").read_text() == f"{find_task('forecasting').starter.input}\n"
 
 

@@ -46,7 +46,11 @@ WRONG = {
         "override: given '--seed=3', expected key=value, as in training.steps=200\n\nhint: did you mean 'seed=3'?",
     ),
     "no key": ("", ["=3"], "override: given '=3', expected key=value, as in training.steps=200"),
-    "no value": ("", ["seed="], "override: seed: given nothing after '=', expected a value"),
+    "no value": (
+        "",
+        ["seed="],
+        "override: seed: given nothing after '=', expected a value; to unset an option, remove it from the recipe",
+    ),
     "through a scalar": (
         "",
         ["data.train.source.name=c.txt"],

@@ -144,7 +144,7 @@ def test_what_new_writes_is_trained_predicted_and_evaluated_from_another_folder(
     assert capsys.readouterr().out.strip()
     assert heed(*evaluate[1:], *quick_arguments(task, "evaluate")) == 0
     assert capsys.readouterr().out.strip()
-    assert not list(elsewhere.iterdir())
+    assert [str(path.relative_to(elsewhere)) for path in elsewhere.glob("**/my project")] == ["runs/my project"]
 
 
 def test_a_small_set_is_learned(run: Path) -> None:
@@ -200,9 +200,36 @@ def test_predict_reads_standard_input_where_no_file_is_given(task: str, run: Pat
     with standard_input(file.read_bytes()):
         assert heed("predict", run, *quick) == 0
     assert capsys.readouterr().out == expected
-    with standard_input(b""):
-        assert heed("predict", run) == 0
-    assert capsys.readouterr() == ("", "")
+
+
+def test_an_empty_input_has_no_output_and_is_an_error_unless_inputs_are_texts(
+    run: Path, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, code = tmp_path / "empty.csv", 0 if predictor.reads_text else 3
+    empty.touch()
+    for name, given in ((empty, [empty]), ("the input", [])):
+        capsys.readouterr()
+        with standard_input(b""):
+            assert heed("predict", run, *given) == code
+        shown = capsys.readouterr()
+        assert not shown.out and (f"{name} is empty; expected a" in shown.err) == (code > 0)
+
+
+def test_the_path_of_a_file_in_place_of_its_content_is_an_error_but_not_on_a_server(
+    run: Path, predictor: Predictor, inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if predictor.reads_text or predictor.input_names == ["image"]:
+        return  # a text may be anything, and an image is a path
+    path = tmp_path / "a.csv"
+    path.touch()
+    with pytest.raises(
+        DataError, match=f"1 has only the path of a file, '.*'; expected the text of the {predictor.input_names[0]}"
+    ):
+        predictor.predict(str(path))
+    monkeypatch.setattr(predictor, "reads_paths", False)
+    with pytest.raises(DataError) as error:
+        predictor.predict(str(path))
+    assert "the path of a file" not in str(error.value)
 
 
 def test_shards_have_the_bytes_of_one_bulk_run_and_the_samples_of_their_lines(
@@ -301,8 +328,8 @@ def test_a_declared_option_is_honored_and_refused_by_other_tasks(
         PLAIN[owner, which] = output_of([*plain, *files], tmp_path, capsys)
     before = PLAIN[owner, which]
     after = output_of([*plain, *files, *typed], tmp_path, capsys)
-    if after[0] == 2:  # an input of its own, instead of a file
-        with standard_input(b""):
+    if after[0] == 2:  # an input of its own, or a single one, instead of a file
+        with standard_input((tmp_path / "inputs.txt").read_bytes().splitlines(keepends=True)[0]):
             after = output_of([*plain, *typed], tmp_path, capsys)
     assert before[0] == after[0] == 0
     assert before[1:] != after[1:], f"{typed[0]} has no effect"

@@ -113,7 +113,8 @@ CASES = {
         "a.csv",
         b"label,text\nyes,fine\n,bad\n\nno,b\xe4d\n",
         "a.csv: 3 of 4 lines are unusable; expected at most the fraction data.max_unusable = 0.05; "
-        "2 lines with an empty column, the first at a.csv line 3: column 'label' is empty; expected a label",
+        "2 lines with an empty column, the first at a.csv line 3: column 'label' is empty; expected a label; "
+        "1 line that is not UTF-8",
         "check these lines; or set data.max_unusable = 0.75 to skip them",
         NAMED + 'valid = { file = "a.csv" }\n',
     ),

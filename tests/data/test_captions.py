@@ -54,14 +54,14 @@ def problem(folder: Path) -> str:
 
 def test_a_missing_empty_or_unreadable_caption_is_one_sentence(folder: Path) -> None:
     (folder / "1.txt").write_text(" \n")
-    assert problem(folder) == "1.txt is empty; expected the caption of an image"
+    assert problem(folder) == "1.txt the caption is empty; expected at least one word"
     (folder / "1.txt").write_bytes(b"caf\xe9")
     assert "1.txt" in problem(folder) and "not UTF-8" in problem(folder)
     (folder / "1.txt").unlink()
-    assert problem(folder) == "1.png has no caption; expected it in 1.txt"
+    assert problem(folder) == "1.png the caption is missing; expected it in 1.txt"
     (folder / "1.png").write_bytes(b"text")
     (folder / "1.txt").write_text("a light one")
-    assert problem(folder).startswith("1.png is not an image in a known format")
+    assert problem(folder).startswith("1.png it is not an image in a known format")
 
 
 def test_a_row_without_caption_names_file_and_line(folder: Path) -> None:

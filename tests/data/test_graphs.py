@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tiny_tasks import write_tiny_recipe
 from workshop import heed
 
-from heedful.data.graphs import GraphsConfig, read_graphs
+from heedful.data.graphs import GraphsConfig, read_graphs, read_tables
 from heedful.errors import DataError
 
 NODES = "node,label,x,y\na,yes,1,0\nb,no,0,1\nc,yes,1,1\nd,no,0,2\n"
@@ -67,6 +67,22 @@ def test_a_broken_file_is_one_sentence_and_exit_code_3(name: str, tmp_path: Path
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_missing_column_has_a_hint_with_the_option_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("person,label\na,yes\n")
+    (tmp_path / "b.csv").write_text("from,to\n")
+    data = GraphsConfig(form="graphs", builtin="communities")
+    for given, hint in (
+        ({}, "set data.node to the column"),
+        ({"node": "person", "graph": "club"}, "set data.graph to the column"),
+    ):
+        with pytest.raises(DataError) as error:
+            read_tables(data.model_copy(update=given), tmp_path / "a.csv", None)
+        assert str(error.value.hint).startswith(hint)
+    with pytest.raises(DataError) as error:
+        read_tables(data.model_copy(update={"node": "person"}), tmp_path / "a.csv", tmp_path / "b.csv")
+    assert "source and target" in str(error.value.hint)
 
 
 def test_tables_with_a_column_of_graphs_have_several(tmp_path: Path) -> None:
@@ -129,7 +145,10 @@ def test_a_missing_label_is_allowed_where_asked_for(tmp_path: Path) -> None:
         ({"train": {"file": "a", "nodes": "b"}}, "expected either nodes, with or without edges, or file"),
         ({"train": {"file": "a", "edges": "b"}}, "edges: given 'b', but has no effect because file has the edges"),
         ({"train": None}, "train: missing; expected a table with nodes or file, or data.builtin"),
-        ({"split_column": "s", "parts": (0.5, 0.25, 0.25), "valid": None}, "parts: given with data.split_column"),
+        (
+            {"split_column": "s", "parts": (0.5, 0.25, 0.25), "valid": None},
+            "parts: given with data.split_column, expected one of them; remove",
+        ),
         ({"split_column": "s"}, "valid: given a table, but has no effect because valid nodes are those of data.train"),
         ({"builtin": "reachable"}, "train: given a table, but has no effect because data.builtin is set"),
         ({"counts": {"train": 3}}, "counts: would have no effect without data.builtin"),

@@ -169,7 +169,7 @@ def test_unusable_images_are_listed_and_the_others_kept(three_forms: list[Images
         assert [item.place.endswith(name) for item, name in zip(store.unusable, expected, strict=True)] == [True, True]
         assert len(store.labels) == 4
     texts = [item.text for item in store.unusable]
-    assert texts[0].startswith("is not an image") and texts[1].startswith("cannot be read")
+    assert texts[0].startswith("it is not an image") and texts[1].startswith("it cannot be read")
 
 
 def test_a_folder_without_labels_or_with_an_empty_one_is_refused(tmp_path: Path) -> None:

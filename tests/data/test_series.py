@@ -82,8 +82,19 @@ def test_missing_cells_are_filled_from_the_row_before_where_it_is_allowed(tmp_pa
     (finding,) = check_split(data, "train", source, least=1).findings
     assert (finding.count, finding.action, finding.examples[0].place.endswith("line 4")) == (1, "filled", True)
     assert read(data).table.values[2].tolist() == [5, 4]
-    with pytest.raises(DataError, match=r"1 of 4 rows have missing values"):
+    with pytest.raises(DataError, match=r"1 of 4 train rows have missing values"):
         check_split(data.model_copy(update={"max_unusable": 0.2}), "train", source, least=1)
+
+
+def test_a_missing_cell_is_counted_among_the_rows_of_its_own_part(tmp_path: Path) -> None:
+    data = config_of(tmp_path, GOOD.replace("5,6.5", "5,"), parts=(2, 1, 1), max_unusable=1.0)
+    sources = {split: find_split_file(data, split) for split in ("train", "valid", "test")}
+    found = {split: check_split(data, split, source, least=1).findings for split, source in sources.items() if source}
+    assert [[one.count for one in found[split] if one.kind == "blank"] for split in found] == [[], [1], []]
+    strict = data.model_copy(update={"max_unusable": 0.5})
+    assert sources["valid"] is not None
+    with pytest.raises(DataError, match=r"line 4: .*; 1 of 1 valid rows have missing values"):
+        check_split(strict, "valid", sources["valid"], least=1)
 
 
 @pytest.mark.parametrize("parts", [(2, 1, 1), (0.5, 0.25, 0.25)])
@@ -115,7 +126,7 @@ def test_the_usual_markers_are_missing_values(marker: str, tmp_path: Path) -> No
     rows = "date,a\n2024-01-01,1\n2024-01-02,2\n2024-01-03,{}\n2024-01-04,4\n"
     part = read(config_of(tmp_path, rows.format(marker), time="date"))
     assert part.table.values[:, 0].tolist() == [1, 2, 2, 4]
-    hints = {"date": "correct it, or leave", None: 'set data.time = "date" if it is the time, or correct it'}
+    hints = {"date": "correct it; in training data", None: 'set data.time = "date" if it is the time, or correct it'}
     for time, hint in hints.items():
         with pytest.raises(DataError) as error:
             read(config_of(tmp_path, rows.format("four"), time=time))

@@ -68,9 +68,9 @@ def test_episodes_with_unusable_rows_are_left_out_where_that_is_allowed(tmp_path
 
 BROKEN = {
     "missing action": (f"{HEADER}\n1,0,1,hall,,1\n", "a.csv line 2: column 'action' is empty; expected an action"),
-    "reward is text": (f"{HEADER}\n1,0,1,hall,up,much\n", "line 2: column 'reward' is \"much\"; expected a number"),
-    "infinite reward": (f"{HEADER}\n1,0,1,hall,up,inf\n", "line 2: column 'reward' is \"inf\"; expected a number within"),
-    "state is text": (f"{HEADER}\n1,0,low,hall,up,1\n", "line 2: column 'x' is \"low\"; expected a number"),
+    "reward is text": (f"{HEADER}\n1,0,1,hall,up,much\n", "line 2: column 'reward' is \"much\"; expected a finite number"),
+    "infinite reward": (f"{HEADER}\n1,0,1,hall,up,inf\n", "line 2: column 'reward' is \"inf\"; expected a finite number"),
+    "state is text": (f"{HEADER}\n1,0,low,hall,up,1\n", "line 2: column 'x' is \"low\"; expected a finite number"),
     "empty name": (f"{HEADER}\n1,0,1,,up,1\n", "line 2: column 'room' is \"\"; expected a name"),
     "missing cell": (f"{HEADER}\n1,0,1,up,1\n", "a.csv line 2 has 5 cells; expected 6, as many as the header"),
     "missing column": ("episode,step,x,action,reward\n1,0,1,up,1\n", "has no column 'room'; its columns are: episode, step"),

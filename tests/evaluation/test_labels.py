@@ -7,7 +7,8 @@ import pytest
 
 from heedful.evaluation import labels
 from heedful.evaluation.labels import Figure, Indices
-from heedful.evaluation.resampling import Numbers
+from heedful.evaluation.resampling import Numbers, bootstrap_sums, interval
+from heedful.evaluation.significance import compare_statistics
 
 LOGITS = np.log([[0.72, 0.18, 0.1], [0.3, 0.42, 0.28], [0.1, 0.85, 0.05], [0.25, 0.1, 0.65]])
 GOLD = np.array([0, 0, 1, 1])  # predicted: 0, 1, 1, 2
@@ -45,7 +46,7 @@ def test_several_labels_per_text_by_hand() -> None:
     assert figures["loss"] == pytest.approx(losses.mean())
     assert figures["exact_match"] == pytest.approx(2 / 3)
     assert figures["micro_f1"] == pytest.approx(2 * 3 / (3 + 4))
-    assert figures["macro_f1"] == pytest.approx((2 / 3 + 0 + 1) / 3)
+    assert figures["macro_f1"] == pytest.approx((2 / 3 + 1) / 2)  # the second label is neither true nor predicted
 
 
 def random_case(seed: int) -> tuple[Numbers, Indices]:
@@ -69,6 +70,29 @@ def test_metrics_equal_those_of_scikit_learn() -> None:
     for average in ("micro", "macro"):
         assert several[f"{average}_f1"] == pytest.approx(reference.f1_score(true, logits > 0, average=average))
     assert several["exact_match"] == pytest.approx(reference.accuracy_score(true, logits > 0))
+
+
+def test_the_interval_of_the_calibration_error_contains_it() -> None:
+    confidence = np.repeat([0.56, 0.66, 0.76, 0.86, 0.96], 20)
+    hits = np.concatenate([np.arange(20) < right for right in (11, 13, 15, 17, 19)]).astype(float)
+    statistics = labels.calibration_statistics(confidence, hits)
+    assert statistics.value() == pytest.approx(0.01)
+    sums = bootstrap_sums(statistics.rows, 200, 1)
+    assert interval(statistics.values(sums))[0] > 0.01  # resamples have a larger error
+    low, high = interval(statistics.bootstrap_values(sums))
+    assert 0 <= low < 0.01 < high < 0.2
+    other = labels.calibration_statistics(confidence, np.zeros(100))
+    compared = compare_statistics("calibration_error", statistics, other, higher_is_better=False, trials=200)
+    assert compared.low < compared.difference < compared.high
+    assert compared.baseline.low is not None and compared.baseline.low < compared.baseline.value
+
+
+def test_all_labels_right_have_a_macro_f1_of_one_in_every_resample() -> None:
+    gold = labels.one_hot(np.array([0, 0, 1, 1, 2, 2, 2, 0]), 4)
+    statistics = labels.f1_statistics(gold, gold, labels.macro_f1)
+    assert statistics.values(bootstrap_sums(statistics.rows, 200, 1)).tolist() == [1.0] * 200
+    nothing = np.zeros((3, 4), bool)
+    assert labels.f1_statistics(nothing, nothing, labels.macro_f1).value() == 0
 
 
 def test_probabilities_of_large_logits_are_finite() -> None:

@@ -34,6 +34,12 @@ def test_every_task_predicts_as_in_python(task: str, server: Running, tiny_runs:
     assert [shorten(one) for one in found["predictions"]] == [shorten(one) for one in expected] and expected
 
 
+@pytest.mark.parametrize("task", ["forecasting", "series_classification", "node_classification", "decisions"])
+def test_an_empty_table_or_graph_is_refused(task: str, server: Running) -> None:
+    response = server.http.post("/api/predict", json={"model": task, "inputs": [""]})
+    assert response.status_code == 400, response.text
+
+
 def shorten(value: Any) -> Any:
     """Numbers to four digits: those of a batch differ in the last ones."""
     if isinstance(value, float):

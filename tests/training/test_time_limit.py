@@ -223,6 +223,12 @@ def test_minutes_end_a_run_and_more_minutes_continue_it(
     assert continued == sorted(continued), "the time of both sessions is counted"
 
 
+def test_one_minute_is_singular(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    Workplace(tmp_path, monkeypatch).train("training.minutes=1")
+    shown = capsys.readouterr().err
+    assert "training 1 minute, preparation included" in shown and "time limit of 1 minute reached" in shown
+
+
 def test_preparation_counts_towards_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Workplace(tmp_path, monkeypatch)
     config = read_run(work.recipe, ["training.minutes=2", "training.steps=1000", "training.validate_every=1000"]).config

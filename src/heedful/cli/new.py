@@ -42,7 +42,7 @@ def new(
     for name, raw in binary.items():
         make_folder((folder / name).parent)
         replace_bytes(folder / name, raw)
-    recipe, run = quote(str(folder / RECIPE)), quote(str(folder / "run"))
+    recipe, run = quote(str(folder / RECIPE)), quote(str(Path("runs") / folder.resolve().name))
     predict = f"heed predict {run} {quote(str(folder / EXAMPLE))}" if is_long else f"echo {quote(example)} | heed predict {run}"
     commands = [
         f"heed train {recipe} --run {run}",

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from heedful.search import SearchConfig
     from heedful.tasks.predictor import Prediction, Predictor
 
-NUMBERED = re.compile(r"(text|example|line|question|graph|input) (\d+)")  # the beginning of an error of one input
+WHOLE = ("table", "series", "graph", "history")  # inputs that a file may consist of
+NUMBERED = re.compile(rf"(text|example|line|question|input|{'|'.join(WHOLE)}) (\d+)")  # the beginning of an error of one input
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, for an ensemble.")]
 
@@ -94,7 +95,7 @@ def predict(
         if any(map(is_terminal, paths)):
             print_message("type a sentence and press Enter; end with Ctrl-D")
         lines = (line for file in paths for line in predictor.input_lines(file))
-        chunks = predictor.join_lines(read_available(lines, CHUNK_LINES))
+        chunks = predictor.refuse_no_input(predictor.join_lines(read_available(lines, CHUNK_LINES)), "the input")
     else:
         chunks = chunk_lines(count_inputs(predictor.file_inputs(paths), counts))
     picture: Path | None = getattr(own, "picture", None)
@@ -118,7 +119,8 @@ def count_inputs(inputs: Iterable[tuple[Path, str]], counts: list[tuple[Path, in
 @contextmanager
 def name_file(counts: Sequence[tuple[Path, int]]) -> Iterator[None]:
     """Add the file to errors that name an input by its number alone, which counts those of all files: "text 5 has …" becomes
-    "second.csv: text 1 has …". counts: inputs of each file, in order."""
+    "second.txt: text 1 has …", and "table 5 has …", which is all of its file, "second.csv has …". counts: inputs of each file,
+    in order."""
     try:
         yield
     except (ConfigError, DataError) as error:
@@ -127,7 +129,8 @@ def name_file(counts: Sequence[tuple[Path, int]]) -> Iterator[None]:
         number = int(found[2]) if found else 0
         for file, count in counts:
             if found and 0 < number <= count and str(file) not in message:
-                error.args = (f"{file}: {found[1]} {number}{message[found.end() :]}", *error.args[1:])
+                place = f"{file}" if count == 1 and found[1] in WHOLE else f"{file}: {found[1]} {number}"
+                error.args = (f"{place}{message[found.end() :]}", *error.args[1:])
             number -= count
         raise
 

@@ -156,7 +156,7 @@ def _override(given: Given, text: str) -> Problem | None:
     if len(parts) > MAX_DEPTH:
         return Problem("", f"given a key of {len(parts):,} parts, expected at most {MAX_DEPTH}")
     if not value:
-        return Problem(key, "given nothing after '=', expected a value")
+        return Problem(key, "given nothing after '=', expected a value; to unset an option, remove it from the recipe")
     if obstacle := _obstacle(given.tree, parts):
         blocked, content = obstacle
         return Problem(key, f"given {format_value(value)}, but {write_key(blocked)} is {content} ({given.place(blocked)})")

@@ -144,12 +144,12 @@ def read_caption(path: Path, image: Path) -> str | UnusableItem:
     try:
         text = usable_text(b" ".join(read_bytes(path).split()), 1)
     except FileNotFoundError:
-        return UnusableItem("blank", str(image), f"has no caption; expected it in {path.name}")
+        return UnusableItem("blank", str(image), f"the caption is missing; expected it in {path.name}")
     except OSError as error:
-        return UnusableItem("blank", str(path), f"cannot be read: {reason_of(error)}")
+        return UnusableItem("blank", str(path), f"the caption cannot be read: {reason_of(error)}")
     if isinstance(text, LineProblem):
         return UnusableItem(text.kind, str(path), text.text)
-    return text or UnusableItem("blank", str(path), "is empty; expected the caption of an image")
+    return text or UnusableItem("blank", str(path), "the caption is empty; expected at least one word")
 
 
 def find_reader(data: CaptionsConfig, split: str) -> ImageReader | None:

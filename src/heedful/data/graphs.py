@@ -45,6 +45,7 @@ from heedful.storage.reading import convert_command, likely_encoding, read_lines
 
 MAX_VALUE = 1e30  # squares of larger numbers overflow in single precision
 ENDS = ("source", "target")  # columns of edges
+FORM = 'expected a graph: {"nodes": [{"node": …}, …], "edges": [[…, …], …]}'
 
 
 class GraphFile(Config):
@@ -117,7 +118,7 @@ class GraphsConfig(Config):
             names = ("train", "valid", "test", "split_column", "parts", "node", "label", "graph", "directed", "max_unusable")
             problems += unused(self, dict.fromkeys(names, "data.builtin is set"))
         if self.split_column is not None and self.parts is not None:
-            problems.append(Problem("parts", "given with data.split_column, expected one of them"))
+            problems.append(Problem("parts", "given with data.split_column, expected one of them; remove one from the recipe"))
         if self.parts is not None:
             problems += [Problem("parts", text) for text in fraction_problems(self.parts)]
         no_effect = {name: f"{name} nodes are those of data.train" for name in ("valid", "test") if self.makes(name)}
@@ -231,14 +232,16 @@ def toy_graphs(data: GraphsConfig, split: str) -> list[Graph]:
 
 def read_tables(data: GraphsConfig, nodes: Path, edges: Path | None) -> list[Graph]:
     """The graphs of a table of nodes and one of edges."""
-    node_rows = read_columns(nodes, [data.node, *([] if data.graph is None else [data.graph])], "node")
+    graph = {} if data.graph is None else {data.graph: "set data.graph to the column of the graph of each row"}
+    node_rows = read_columns(nodes, {data.node: "set data.node to the column of the name of each node", **graph}, "node")
     grouped: dict[str, list[NodeRow]] = {}
     for place, values in node_rows:
         grouped.setdefault(values[data.graph] if data.graph is not None else "", []).append((place, values))
     if not grouped:
         raise DataError(f"{nodes} has no nodes; expected a line for each, after the header")
     edge_rows: dict[str, list[EdgeRow]] = {name: [] for name in grouped}
-    for place, values in () if edges is None else read_columns(edges, [*ENDS, *([data.graph] if data.graph else [])], "edge"):
+    ends = dict.fromkeys(ENDS, f"name the columns of the two nodes of each edge {' and '.join(ENDS)}, in line 1")
+    for place, values in () if edges is None else read_columns(edges, {**ends, **graph}, "edge"):
         name = values[data.graph] if data.graph is not None else ""
         if name not in grouped:
             raise DataError(f"{place}: there is no graph {name!r:.40} in {nodes}; expected a graph that has nodes")
@@ -249,8 +252,8 @@ def read_tables(data: GraphsConfig, nodes: Path, edges: Path | None) -> list[Gra
     ]
 
 
-def read_columns(path: Path, wanted: Sequence[str], what: str) -> Iterator[NodeRow]:
-    """Yield the value of each column of each line; wanted: columns that the table must have."""
+def read_columns(path: Path, wanted: Mapping[str, str], what: str) -> Iterator[NodeRow]:
+    """Yield the value of each column of each line; wanted: columns that the table must have, and what to do without each."""
     names: list[str] = []
     for row in read_rows(path):
         if not names:
@@ -262,19 +265,19 @@ def read_columns(path: Path, wanted: Sequence[str], what: str) -> Iterator[NodeR
             yield row.place, dict(zip(names, row.cells, strict=True))
 
 
-def column_names(header: Row, wanted: Sequence[str], what: str) -> list[str]:
+def column_names(header: Row, wanted: Mapping[str, str], what: str) -> list[str]:
     """The names of the first line; an error where one is missing, empty or not unique."""
     for at, name in enumerate(header.cells):
         if not name or name in header.cells[:at]:
             problem = f"has two columns named {name!r:.40}" if name else f"has no name for column {at + 1}"
             raise DataError(f"{header.place} {problem}; expected a header with a different name for each column")
-    for name in wanted:
+    for name, hint in wanted.items():
         if name not in header.cells:
             close = nearest(name, header.cells)
             known = ", ".join(header.cells)
             raise DataError(
                 f"{header.place} has no column {name!r}, which a table of {what}s needs; its columns are: {known:.200}",
-                hint=f"did you mean {close!r}?" if close else "add a header with the names of the columns",
+                hint=f"did you mean {close!r}?" if close else hint,
             )
     return header.cells
 
@@ -289,7 +292,7 @@ def read_jsonl(data: GraphsConfig, path: Path) -> list[Graph]:
             fix = f"convert it: {convert_command(str(path), likely_encoding(line))}" if text.kind == "utf8" else None
             raise DataError(f"{place}: {text.text}", hint=fix)
         if text.strip():
-            graphs.append(parse_graph(data, parse_json(text, place), place))
+            graphs.append(parse_graph(data, parse_json(text, place, expected=FORM), place))
     if not graphs:
         raise DataError(f"{path} has no graphs; expected one in each line")
     return graphs
@@ -299,7 +302,7 @@ def parse_graph(data: GraphsConfig, content: Any, place: str) -> Graph:
     """The graph of an object: {"nodes": [{"node": "a", "x": 0.5}], "edges": [["a", "b"]]}."""
     nodes = content.get("nodes") if isinstance(content, Mapping) else None
     if not isinstance(nodes, Sequence) or isinstance(nodes, str):
-        raise DataError(f'{place} is {content!r:.60}; expected a graph: {{"nodes": [{{"node": …}}, …], "edges": [[…, …], …]}}')
+        raise DataError(f"{place} is {content!r:.60}; {FORM}")
     rows: list[NodeRow] = []
     for at, node in enumerate(nodes, start=1):
         if not isinstance(node, Mapping) or data.node not in node:

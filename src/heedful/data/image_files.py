@@ -30,6 +30,14 @@ from heedful.storage.reading import open_stream, unreadable
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+SIGNATURES = {  # the first bytes of image files that are no text
+    b"\x89PNG\r\n\x1a\n": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"GIF8": "GIF",
+    b"RIFF": "WebP",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+}
 MAX_PIXELS = 1 << 26  # of an image that is decoded; a larger one would need hundreds of megabytes
 CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "PA": 4, "CMYK": 4, "YCbCr": 3}  # by Pillow's mode
 MODES = {1: "L", 3: "RGB"}
@@ -47,7 +55,11 @@ class ImageFormat(NamedTuple):
 
 
 class UnusableImage(Exception):
-    """Why an image cannot be used: a clause without subject, "is truncated"."""
+    """Why an image cannot be used: a clause without subject, "is truncated"; kind: a key of `report.NAMES`."""
+
+    def __init__(self, reason: str, kind: str = "image") -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 def import_pillow() -> Any:
@@ -118,7 +130,8 @@ def fit_image(image: Any, form: ImageFormat) -> Pixels:
     channels = 4 if transparent else CHANNELS[image.mode]
     if channels != form.channels and not form.convert_channels:
         raise UnusableImage(
-            f"has {KINDS[channels]} channels, expected {KINDS[form.channels]}; set data.convert_channels = true to convert"
+            f"has {KINDS[channels]} channels, expected {KINDS[form.channels]}; set data.convert_channels = true to convert",
+            "channels",
         )
     if transparent:
         image = image.convert("RGBA")
@@ -127,7 +140,8 @@ def fit_image(image: Any, form: ImageFormat) -> Pixels:
         if not form.resize:
             raise UnusableImage(
                 f"is {image.size[0]} pixels wide and {image.size[1]} high, expected {form.width} and {form.height}; "
-                "set data.resize = true to resize"
+                "set data.resize = true to resize",
+                "size",
             )
         image = image.resize((form.width, form.height), import_pillow().Resampling.BILINEAR)
     return np.asarray(image, np.uint8).reshape(form.height, form.width, form.channels)

@@ -191,9 +191,9 @@ def read_image(path: Path | str, place: str, label: str, form: ImageFormat) -> L
         raw = data_uri_bytes(path) if isinstance(path, str) else read_bytes(path)
         return LabeledImage(place, label, decode_image(raw, form))
     except OSError as error:
-        return UnusableItem("image", place, f"cannot be read: {reason_of(error)}")
+        return UnusableItem("image", place, f"it cannot be read: {reason_of(error)}")
     except UnusableImage as error:
-        return UnusableItem("image", place, str(error))
+        return UnusableItem(error.kind, place, f"it {error}")
 
 
 class FolderReader(NamedTuple):
@@ -229,7 +229,7 @@ class FolderReader(NamedTuple):
                 yield read_image(file, str(file), file.parent.name, form)
             else:
                 expected = ", ".join(SUFFIXES)
-                yield UnusableItem("image", str(file), f"has the suffix {file.suffix!r}; expected one of {expected}")
+                yield UnusableItem("image", str(file), f"the suffix is {file.suffix!r}; expected one of {expected}")
 
 
 class TableReader(NamedTuple):
@@ -301,7 +301,7 @@ class IdxReader(NamedTuple):
             try:
                 yield LabeledImage(place, self.names[label] if self.names else str(label), fit_array(image, form))
             except UnusableImage as error:
-                yield UnusableItem("image", place, str(error))
+                yield UnusableItem(error.kind, place, f"it {error}")
 
 
 def find_reader(data: ImagesConfig, split: str) -> ImageReader | None:

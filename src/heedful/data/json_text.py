@@ -13,8 +13,9 @@ from heedful.errors import DataError
 MAX_DIGITS = 400  # a float has at most 309 before the point
 
 
-def parse_json(text: str, place: str, *, hint: str | None = None) -> Any:
-    """Return the value of a JSON text; `place` names the file, and the line if there are several."""
+def parse_json(text: str, place: str, *, expected: str = "", hint: str | None = None) -> Any:
+    """Return the value of a JSON text; `place` names the file, and the line if there are several. expected: a clause on what
+    the text should be."""
     try:
         return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse_constant, parse_int=parse_int)
     except json.JSONDecodeError as error:
@@ -23,7 +24,7 @@ def parse_json(text: str, place: str, *, hint: str | None = None) -> Any:
         reason = "too deeply nested"
     except ValueError as error:
         reason = str(error)
-    raise DataError(f"{place} is not JSON: {reason}", hint=hint)
+    raise DataError(f"{place} is not JSON: {reason}{'; ' if expected else ''}{expected}", hint=hint)
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

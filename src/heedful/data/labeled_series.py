@@ -74,7 +74,7 @@ class LabeledSeriesConfig(Config):
     def _fits_together(self) -> LabeledSeriesConfig:
         problems = []
         if self.builtin is not None and self.train is not None:
-            problems.append(Problem("builtin", "given with data.train, expected one of them"))
+            problems.append(Problem("builtin", "given with data.train, expected one of them; remove one from the recipe"))
         if self.counts is not None and self.builtin is None:
             problems.append(Problem("counts", "would have no effect without data.builtin"))
         if self.builtin is None:
@@ -139,7 +139,7 @@ def parse_series(data: LabeledSeriesConfig, lines: Iterable[tuple[int, bytes]], 
             columns = named_columns(data, cells, place)
             continue
         if len(cells) != len(columns):
-            raise DataError(f"{place} has {len(cells)} columns; expected {len(columns)}, as in the first line")
+            raise DataError(f"{place} has {counted(len(cells), 'columns')}; expected {len(columns)}, as in the first line")
         named = dict(zip(columns, cells, strict=True))
         key, label = named.pop(data.sequence), named.pop(data.label)
         if not key or not label:

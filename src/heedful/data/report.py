@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import DataError
-from heedful.evaluation.tables import inflect
+from heedful.evaluation.tables import counted, inflect
 
 if TYPE_CHECKING:  # configs load without numpy
     import numpy as np
@@ -31,7 +31,9 @@ NAMES: dict[str, tuple[str, str]] = {
     "language": ("line in another language", "lines in another language"),
     "near": ("near-duplicate", "near-duplicates"),
     "score": ("line below the minimum score", "lines below the minimum score"),
-    "image": ("unusable image", "unusable images"),
+    "image": ("image that cannot be read", "images that cannot be read"),
+    "size": ("image of another size", "images of another size"),
+    "channels": ("image with other channels", "images with other channels"),
     "gap": ("gap in the time", "gaps in the time"),
     "constant": ("column with the same value in all rows", "columns with the same value in all rows"),
     "leak": ("source that is also in valid or test", "sources that are also in valid or test"),
@@ -89,7 +91,8 @@ class CorpusCheck:
         if self.kept and self.unusable <= max_unusable:
             return None
         worst, skipped = (self.skipped or self.findings)[0], sum(finding.count for finding in self.skipped)
-        example = f"{worst.examples[0].place}: {worst.examples[0].text}"
+        reasons = f"{worst.count:,} {worst.what}, the first at {worst.examples[0].place}: {worst.examples[0].text}"
+        reasons = "; ".join([reasons, *(f"{finding.count:,} {finding.what}" for finding in self.skipped[1:])])
         if worst.kind == "utf8" and self.conversions:
             advice = f"convert it: {' && '.join(self.conversions)}"
         elif worst.kind == "nul":
@@ -98,13 +101,12 @@ class CorpusCheck:
             advice = f"check these {self.items}"
         if not self.kept:
             return DataError(
-                f"{self.title} has {self.total:,} {self.items}, but no usable {inflect(self.unit, 1)}; "
-                f"{worst.count:,} {worst.what}, the first at {example}",
+                f"{self.title} has {counted(self.total, self.items)}, but no usable {inflect(self.unit, 1)}; {reasons}",
                 hint=advice,
             )
         return DataError(
             f"{self.title}: {skipped:,} of {self.total:,} {self.items} are unusable; expected at most "
-            f"the fraction data.max_unusable = {max_unusable:g}; {worst.count:,} {worst.what}, the first at {example}",
+            f"the fraction data.max_unusable = {max_unusable:g}; {reasons}",
             hint=f"{advice}; or set data.max_unusable = {allowing(self.unusable)} to skip them",
         )
 

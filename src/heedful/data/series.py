@@ -85,7 +85,7 @@ class SeriesConfig(Config):
     def _fits_together(self) -> SeriesConfig:
         problems = []
         if self.builtin is not None and self.train is not None:
-            problems.append(Problem("builtin", "given with data.train, expected one of them"))
+            problems.append(Problem("builtin", "given with data.train, expected one of them; remove one from the recipe"))
         if self.counts is not None and self.builtin is None:
             problems.append(Problem("counts", "would have no effect without data.builtin"))
         if self.builtin is None:
@@ -130,6 +130,7 @@ class SeriesTable(NamedTuple):
     names: tuple[str, ...]  # of the variables
     values: Values
     times: tuple[str, ...] = ()  # as in the file; empty: it has no column of the time
+    missing: tuple[tuple[int, LineProblem], ...] = ()  # rows with missing cells, by their index
 
 
 class SeriesPart(NamedTuple):
@@ -145,11 +146,6 @@ class SeriesSource(NamedTuple):
     path: Path | ToySplit
     part: str | None = None  # of data.parts; None: all of it
 
-    @property
-    def reports(self) -> bool:
-        """Whether the rows of the whole file are reported with it: once, with its training part."""
-        return self.part in (None, "train")
-
 
 def find_split_file(data: SeriesConfig, split: str) -> SeriesSource | None:
     """Return the file of a split; None if there is no test set."""
@@ -161,17 +157,20 @@ def find_split_file(data: SeriesConfig, split: str) -> SeriesSource | None:
 
 
 def read_split(data: SeriesConfig, source: SeriesSource) -> tuple[SeriesPart, UnusableLines]:
-    """Read the rows of a split, and the rows before it in the same file."""
+    """Read the rows of a split, and the rows before it in the same file; the missing cells are those of the split."""
     path = source.path
     unusable = UnusableLines(lambda problem: f"{path} line {problem.line}")
     if isinstance(path, ToySplit):
         return SeriesPart(toy_table(path)), unusable
-    table = read_table(data, path, unusable)
-    if source.part is None or data.parts is None:
-        return SeriesPart(table), unusable
-    first, last = part_bounds(data.parts, source.part, len(table.values))
+    table = read_table(data, path)
+    first, last = 0, len(table.values)
+    if source.part is not None and data.parts is not None:
+        first, last = part_bounds(data.parts, source.part, len(table.values))
     if last > len(table.values):
         raise DataError(f"{path} has {len(table.values):,} rows; expected at least {last:,}, the sum of data.parts")
+    for row, problem in table.missing:
+        if first <= row < last:
+            unusable.add(problem)
     return SeriesPart(table._replace(values=table.values[:last], times=table.times[:last]), first), unusable
 
 
@@ -200,17 +199,18 @@ def table_text(names: Sequence[str], values: Values, time: str | None = None, ti
     return out.getvalue()
 
 
-def read_table(data: SeriesConfig, path: Path, unusable: UnusableLines) -> SeriesTable:
-    """Read a file; a row with unusable cells has the values of the row before it."""
-    return parse_table(data, enumerate(map(bytes, read_lines(path)), start=1), str(path), unusable)
+def read_table(data: SeriesConfig, path: Path) -> SeriesTable:
+    """Read a file."""
+    return parse_table(data, enumerate(map(bytes, read_lines(path)), start=1), str(path))
 
 
-def parse_table(data: SeriesConfig, lines: Iterable[tuple[int, bytes]], name: str, unusable: UnusableLines) -> SeriesTable:
-    """The table of numbered lines; name: of the file, for messages."""
+def parse_table(data: SeriesConfig, lines: Iterable[tuple[int, bytes]], name: str) -> SeriesTable:
+    """The table of numbered lines; a missing cell has the value of the row before it. name: of the file, for messages."""
     numbered = ((number, line) for number, line in lines if line.strip())
     columns: tuple[str, ...] = ()
     rows: list[list[float]] = []
     times: list[str] = []
+    problems: list[tuple[int, LineProblem]] = []
     before: datetime | None = None
     for number, line in numbered:
         place = f"{name} line {number}"
@@ -231,7 +231,8 @@ def parse_table(data: SeriesConfig, lines: Iterable[tuple[int, bytes]], name: st
             times.append(named.pop(data.time))
         missing = [column for column, cell in named.items() if is_missing(cell)]
         if missing:
-            unusable.add(LineProblem("blank", number, "source", f"the value of column {missing[0]!r} is missing"))
+            problem = LineProblem("blank", number, "source", f"the value of column {missing[0]!r} is missing")
+            problems.append((len(rows), problem))
         if missing and not rows:
             raise DataError(f"{place}, column {missing[0]!r}: the value is missing; expected a number in the first row")
         before_it = rows[-1] if rows else []
@@ -246,7 +247,7 @@ def parse_table(data: SeriesConfig, lines: Iterable[tuple[int, bytes]], name: st
     names = tuple(column for column in columns if column != data.time)
     if not rows:
         raise DataError(f"{name} has no rows; expected a line for each time step")
-    return SeriesTable(names, np.array(rows, np.float32), tuple(times))
+    return SeriesTable(names, np.array(rows, np.float32), tuple(times), tuple(problems))
 
 
 def column_names(data: SeriesConfig, cells: Sequence[str], place: str) -> tuple[str, ...]:
@@ -277,7 +278,7 @@ def parse_value(cell: str, column: str, place: str, *, may_be_time: bool = False
     try:
         value = float(cell)
     except ValueError:
-        hint = "correct it, or leave the cell empty if the value is missing"
+        hint = "correct it; in training data, a missing value may be an empty cell (data.max_unusable)"
         hint = f'set data.time = "{column}" if it is the time, or {hint}' if may_be_time else hint
         raise DataError(f"{place}, column {column!r}: {cell!r:.40} is not a number; expected a number", hint=hint) from None
     if not math.isfinite(value) or abs(value) > MAX_VALUE:
@@ -381,13 +382,13 @@ def check_split(data: SeriesConfig, split: str, source: SeriesSource, least: int
             f"{source.path} has {available:,} rows for {split}; expected at least {least:,}: task.look_back + task.horizon",
             hint="use a shorter task.look_back or task.horizon, or more rows",
         )
-    share = unusable.total / available
-    if share > data.max_unusable:
+    if unusable.total > data.max_unusable * rows:
         place, text = unusable.examples["blank"][0]
         raise DataError(
-            f"{place}: {text}; {unusable.total:,} of {available:,} rows have missing values, expected at most "
+            f"{place}: {text}; {unusable.total:,} of {rows:,} {split} rows have missing values, expected at most "
             f"the fraction data.max_unusable = {data.max_unusable:g}",
-            hint=f"fill in the values, or set data.max_unusable = {allowing(share)} to repeat those of the row before",
+            hint=f"fill in the values, or set data.max_unusable = {allowing(unusable.total / rows)} to repeat those of the row "
+            "before",
         )
     span = f", {part.table.times[part.first]} to {part.table.times[-1]}" if part.table.times else ""
     return CorpusCheck(
@@ -396,7 +397,7 @@ def check_split(data: SeriesConfig, split: str, source: SeriesSource, least: int
         total=rows,
         kept=rows,
         findings=(
-            *(replace(finding, action="filled") for finding in unusable.findings() if source.reports),
+            *(replace(finding, action="filled") for finding in unusable.findings()),
             *find_anomalies(part, str(source.path)),
         ),
         dropped=np.zeros(0, np.int64),

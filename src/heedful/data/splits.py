@@ -182,7 +182,7 @@ def builtin_problems(data: BuiltinOptions) -> list[Problem]:
     """Options that conflict with a toy, or have no effect without one."""
     problems = []
     if data.folder is not None and data.builtin is not None:
-        problems.append(Problem("builtin", "given with data.folder, expected one of them"))
+        problems.append(Problem("builtin", "given with data.folder, expected one of them; remove one from the recipe"))
     if data.counts is not None and data.builtin is None:
         problems.append(Problem("counts", "would have no effect without data.builtin"))
     return problems

@@ -95,7 +95,7 @@ class TrajectoriesConfig(Config):
         ]
         if self.builtin is not None:
             if self.train is not None:
-                problems.append(Problem("builtin", "given with data.train, expected one of them"))
+                problems.append(Problem("builtin", "given with data.train, expected one of them; remove one from the recipe"))
             names = ("valid", "test", "split", "episode", "step", "action", "reward", "states", "categorical")
             problems += unused(self, dict.fromkeys(names, "data.builtin is set"))
         else:
@@ -273,7 +273,7 @@ def parse_row(data: TrajectoriesConfig, values: list[Any]) -> tuple[str, float, 
     action = "" if values[2] is None else str(values[2]).strip()
     if not action:
         raise BrokenRow(f"column {data.action!r} is empty; expected an action")
-    reward = parse_number(values[3], str(data.reward))
+    reward = parse_number(values[3], f"column {data.reward!r}")
     cells = dict(zip(map(str, data.states), values[4:], strict=True))
     return action, reward, parse_state(cells, data.named_columns)
 
@@ -286,9 +286,9 @@ def parse_state(cells: dict[str, Any], named: tuple[str, ...]) -> State:
         if column in named:
             state[column] = parse_name(cell, column)
         elif isinstance(cell, list):
-            state |= {f"{column}.{at}": parse_number(number, column) for at, number in enumerate(cell, start=1)}
+            state |= {f"{column}.{at}": parse_number(number, f"column {column!r}") for at, number in enumerate(cell, start=1)}
         else:
-            state[column] = parse_number(cell, column)
+            state[column] = parse_number(cell, f"column {column!r}")
     return state
 
 
@@ -299,18 +299,21 @@ def parse_name(cell: Any, column: str) -> str:
     return text
 
 
-def parse_number(cell: Any, column: str) -> float:
+def parse_number(cell: Any, what: str) -> float:
+    """The number of a cell; what: has it, for messages."""
     try:
         value = float("nan" if isinstance(cell, bool) else cell)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
-    if not math.isfinite(value) or abs(value) > MAX_VALUE:
-        raise BrokenRow(f"column {column!r} is {shorten_json(cell)}; expected a number within ±{MAX_VALUE:g}")
+    if not math.isfinite(value):
+        raise BrokenRow(f"{what} is {shorten_json(cell)}; expected a finite number")
+    if abs(value) > MAX_VALUE:
+        raise BrokenRow(f"{what} is {shorten_json(cell)}; expected a number within ±{MAX_VALUE:g}")
     return value
 
 
 def parse_step(cell: Any, column: int | str) -> int:
-    value = parse_number(cell, str(column))
+    value = parse_number(cell, f"column {column!r}")
     if value != int(value):
         raise BrokenRow(f"column {column!r} is {shorten_json(cell)}; expected a whole number")
     return int(value)

@@ -1,7 +1,8 @@
 """Metrics of predicted labels: loss, accuracy, F1, calibration error; one label per text, or any number of them.
 
     precision = correct / predicted,  recall = correct / true,  F1 = 2 correct / (predicted + true)      for each label
-    macro F1  = mean of the labels' F1,  micro F1: of the counts of all labels together;  0 / 0 = 0
+    macro F1  = mean of the labels' F1,  micro F1: of the counts of all labels together;  0 / 0 = 0, but the mean is over the
+                labels that are true or predicted at least once, also in a resample
     calibration error = sum_b n_b / n |accuracy_b - confidence_b|       over 10 bins of the confidence, the highest probability
                                                                         (Guo et al., 2017)
 
@@ -130,7 +131,8 @@ def f1_statistics(
 
 
 def macro_f1(correct: Numbers, marked: Numbers) -> float:
-    return float(divide(2 * correct, marked).mean())
+    occurs = marked > 0
+    return float((2 * correct[occurs] / marked[occurs]).mean()) if occurs.any() else 0.0
 
 
 def micro_f1(correct: Numbers, marked: Numbers) -> float:
@@ -142,4 +144,4 @@ def calibration_statistics(confidence: Numbers, hits: Numbers) -> Statistics:
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     member = np.eye(BINS)[bins]  # (examples, bins)
     rows = np.hstack([member * (hits - confidence)[:, None], np.ones((len(hits), 1))])  # (examples, bins + 1)
-    return Statistics(rows, lambda sums: float(np.abs(sums[:-1]).sum() / sums[-1]), f"unit:example|bins:{BINS}")
+    return Statistics(rows, lambda sums: float(np.abs(sums[:-1]).sum() / sums[-1]), f"unit:example|bins:{BINS}", is_biased=True)

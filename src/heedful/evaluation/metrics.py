@@ -77,7 +77,7 @@ def score(name: str, statistics: Statistics, bootstrap: int, seed: int) -> Score
             f"bootstrap must be 0 (no interval) or at least {MIN_RESAMPLES} resamples, but is {bootstrap}",
             hint="use 1000, the usual number",
         )
-    low, high = interval(statistics.values(bootstrap_sums(statistics.rows, bootstrap, seed)))
+    low, high = interval(statistics.bootstrap_values(bootstrap_sums(statistics.rows, bootstrap, seed)))
     return Score(name, statistics.value(), low, high, add_resamples(statistics.signature, bootstrap, seed))
 
 

@@ -3,7 +3,11 @@
     score(corpus) = f(sum_i rows_i)        rows_i: the counts of sentence i (matches, lengths, edits, …)
 
 A bootstrap resample draws all sentences with replacement; its sum is counts @ rows. f is sacreBLEU's own formula, called
-once per resample. With the same seed the draws are those of sacreBLEU."""
+once per resample. With the same seed the draws are those of sacreBLEU.
+
+A mean of absolute values, as the calibration error, is larger in resamples than in the corpus, so that the interval of its
+resampled scores may not contain the score itself. Then the mean difference, the bootstrap estimate of its bias (Efron and
+Tibshirani, 1993, chapter 10), is subtracted from them."""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ class Statistics(NamedTuple):
     rows: Numbers  # (sentences, counts)
     formula: Callable[[list[float]], float]  # of the summed counts
     signature: str
+    is_biased: bool = False  # whether resamples have a larger score on average; it is 0 or more
 
     def value(self) -> float:
         return self.formula(self.rows.sum(axis=0).tolist())
@@ -31,6 +36,11 @@ class Statistics(NamedTuple):
     def values(self, sums: Numbers) -> Numbers:
         """Return the score of each row of sums: (trials, counts) -> (trials,)."""
         return np.array([self.formula(row) for row in sums.tolist()])
+
+    def bootstrap_values(self, sums: Numbers) -> Numbers:
+        """Return the scores of resamples for an interval, without their bias: (trials, counts) -> (trials,)."""
+        values = self.values(sums)
+        return np.maximum(values - values.mean() + self.value(), 0.0) if self.is_biased else values
 
 
 def bootstrap_sums(rows: Numbers, trials: int, seed: int) -> Numbers:

@@ -69,7 +69,7 @@ def compare_statistics(
 
     both = bootstrap_sums(np.hstack([first.rows, second.rows]), trials, seed)  # the same draw for both systems
     first_values, second_values = (
-        statistics.values(sums) for statistics, sums in zip((first, second), np.hsplit(both, 2), strict=True)
+        statistics.bootstrap_values(sums) for statistics, sums in zip((first, second), np.hsplit(both, 2), strict=True)
     )
     differences = second_values - first_values
     low, high = interval(differences)

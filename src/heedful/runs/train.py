@@ -23,6 +23,7 @@ from heedful.config.toml import write_value
 from heedful.data.report import CheckReport
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.evaluation.tables import counted, inflect
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.nn.model import Model, body_weights
@@ -273,9 +274,9 @@ def refuse_sharding(config: Run, ranks: Ranks) -> None:
 def describe_run(config: Run, folder: Path, device: torch.device, ranks: Ranks) -> str:
     """One line on the length, device, processes, precision and folder of the run."""
     training = config.training
-    length = f"{training.steps:,} steps"
+    length = counted(training.steps, "steps")
     if training.minutes:
-        length = f"{training.minutes:g} minutes, preparation included, or {length}"
+        length = f"{training.minutes:g} {inflect('minutes', training.minutes)}, preparation included, or {length}"
     processes = f"{ranks.size} processes ({'fsdp' if ranks.sharded else 'ddp'}), " if ranks.exchanges else ""
     return f"training {length} on {device}, {processes}{training.precision}, into {folder}"
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heedful.data.image_files import (
+    SIGNATURES,
     SUFFIXES,
     ImageFormat,
     Pixels,
@@ -23,10 +24,10 @@ from heedful.data.image_files import (
     fit_opened,
     is_data_uri,
 )
-from heedful.data.input_lines import read_texts, refuse_too_long
+from heedful.data.input_lines import STDIN, read_texts, refuse_too_long
 from heedful.data.sources import find_path
 from heedful.errors import DataError
-from heedful.storage.reading import read_bytes, unreadable
+from heedful.storage.reading import open_plain, read_bytes, unreadable
 from heedful.tasks.encoded_example import Tokens
 
 Image = Any  # a path, a data URI, an array of bytes, (height, width) or (height, width, channels), or an image of Pillow
@@ -76,7 +77,27 @@ def shorten(name: str) -> str:
 
 def image_lines(file: Path) -> Iterator[str]:
     """The inputs of a file: one if it has the suffix of an image; else each line is the path of an image, or a data URI."""
-    return iter([str(file)]) if file.suffix.lower() in SUFFIXES else read_texts(file, may_be_empty=True)
+    if file.suffix.lower() in SUFFIXES:
+        return iter([str(file)])
+    if file != STDIN and find_path(str(file)).is_file():  # opening a pipe a second time would end its writer
+        refuse_other_suffix(find_path(str(file)))
+    return read_texts(file, may_be_empty=True)
+
+
+def refuse_other_suffix(file: Path) -> None:
+    """Raise an error for an image whose name has another suffix."""
+    try:
+        with open_plain(file) as stream:
+            start = stream.read(8)
+    except OSError:  # an error where its lines are read
+        return
+    kind = next((name for signature, name in SIGNATURES.items() if start.startswith(signature)), None)
+    if kind is not None:
+        raise DataError(
+            f"{file} is a {kind} image with the suffix {file.suffix!r}; expected one of {', '.join(SUFFIXES)}, or a text file "
+            "with the path of an image in each line",
+            hint="rename the file",
+        )
 
 
 def input_of(image: Image, number: int) -> str:

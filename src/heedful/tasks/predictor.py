@@ -126,7 +126,7 @@ class Predictor:
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
         self.search_configs: dict[Any, SearchConfig] = {}  # by the options that they were made from
-        self.reads_paths = True  # whether an input may be the path of a file, for tasks whose inputs are files
+        self.reads_paths = True  # whether an input may be, or is checked for, the path of a file
         self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
 
     def __repr__(self) -> str:
@@ -217,8 +217,29 @@ class Predictor:
     def file_inputs(self, files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
         """Every input of some files, in order, with its file. The last input of a file ends with it."""
         for file in files:
-            for chunk in self.join_lines(chunk_lines(self.input_lines(file))):
+            for chunk in self.refuse_no_input(self.join_lines(chunk_lines(self.input_lines(file))), str(file)):
                 yield from ((file, text) for text in chunk)
+
+    def refuse_no_input(self, chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[str]]:
+        """Yield the inputs of a file or of standard input in chunks; an error if there is none, except for texts: a pipe may
+        have no lines. name: of the file, for messages."""
+        count = 0
+        for chunk in chunks:
+            count += len(chunk)
+            yield chunk
+        if not count and not self.reads_text:
+            (what,) = self.input_names
+            raise DataError(f"{name} is empty; expected {'an' if what[0] in 'aeiou' else 'a'} {what}")
+
+    def refuse_path(self, text: str, place: str) -> None:
+        """Raise an error for the path of a file in place of its content, unless paths are not read: a client must not learn
+        which files exist."""
+        if self.reads_paths and os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises for a long text)
+            (what,) = self.input_names
+            raise DataError(
+                f"{place} has only the path of a file, {text!r:.80}; expected the text of the {what}",
+                hint="give the content of the file",
+            )
 
     def check_inputs(self, files: Sequence[Path], options: Any) -> None:
         """Raise an error for options of the task's command that do not fit the input files, before any work."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import HeedfulError, Interrupted, lookup
+from heedful.evaluation.tables import counted, inflect
 from heedful.nn.losses import Loss
 from heedful.storage.folders import remove
 from heedful.training import checkpoint, environment, retention, samples_log, sharded_checkpoint
@@ -497,7 +498,8 @@ def must_measure_validation(trainer: Trainer) -> bool:
 def describe_time_limit(trainer: Trainer) -> str:
     """The message for a run that ends because of its time limit."""
     warmup, position = trainer.config.schedule.warmup, trainer.train_state.position
-    text = f"time limit of {trainer.config.minutes:g} minutes reached after {trainer.train_state.step} steps"
+    minutes = trainer.config.minutes
+    text = f"time limit of {minutes:g} {inflect('minutes', minutes)} reached after {counted(trainer.train_state.step, 'steps')}"
     if position >= warmup:
         return text
     return f"{text}, before the learning rate reached its peak ({position / warmup:.0%} of the warm-up)"

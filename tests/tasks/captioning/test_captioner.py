@@ -12,7 +12,7 @@ from workshop import heed
 
 import heedful
 from heedful.config.toml import write_toml
-from heedful.data.image_files import Pixels, encode_data_uri
+from heedful.data.image_files import Pixels, encode_data_uri, encode_png
 from heedful.errors import ConfigError, DataError
 from heedful.serving.served import Loading, open_model
 from heedful.tasks.captioning.data import make_batch
@@ -79,6 +79,24 @@ def test_a_batch_of_captions_equals_each_alone_and_jobs_of_a_server(captioner: C
         if options.get("method") != "sample":
             alone = [next(iter(captioner.predictions([uri], **options))).candidates[0] for uri in uris]
             assert [one.text for one in alone] == [one.text for one in together]
+
+
+def test_candidates_of_several_images_are_in_the_predictions(captioner: Captioner, pictures: list[Pixels]) -> None:
+    found = list(captioner.predictions(pictures[:2], beam=4, n_best=2))
+    assert [len(one.candidates) for one in found] == [2, 2]
+    assert [one.candidates[0].text for one in found] == captioner.predict(pictures[:2], beam=4)
+
+
+def test_an_image_with_another_suffix_is_named_as_such(
+    run: Path, pictures: list[Pixels], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.xyz").write_bytes(encode_png(pictures[0]))
+    capsys.readouterr()
+    assert heed("predict", run, tmp_path / "a.xyz") == 3
+    shown = " ".join(capsys.readouterr().err.split())
+    assert (
+        "a.xyz is a PNG image with the suffix '.xyz'; expected one of .png, .jpg" in shown and "hint: rename the file" in shown
+    )
 
 
 def test_the_score_of_a_generated_caption_is_its_log_probability(captioner: Captioner, pictures: list[Pixels]) -> None:

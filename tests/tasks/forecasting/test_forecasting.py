@@ -298,17 +298,20 @@ def test_the_ridge_map_of_a_run_is_stored_and_learns_the_period(run: Path) -> No
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ("date,load,wind\n2024-01-01,1,2\n", "text 1 has 1 rows; expected at least task.look_back = 4"),
+        ("date,load,wind\n2024-01-01,1,2\n", "input.csv has 1 row; expected at least task.look_back = 4"),
         ("date,load\n2024-01-01,1\n" + "".join(f"2024-01-0{day},1\n" for day in range(2, 7)), "has no column 'wind'"),
-        ("date,load,wind\n2024-01-01,1,\n", "text 1 line 2, column 'wind': the value is missing"),
-        ('{"date": []', "text 1 is not JSON"),
-        ('{"date": ' * 50_000, "text 1 is not JSON: too deeply nested"),
-        ("date,load,wind\n2024-01-01\r,1,2\n", "text 1 line 2 has a carriage return inside the line"),
-        ('{"date": ["2024-01-01"], "load": [1]}', "text 1 has no list 'wind'; expected a list for each of: date, load, wind"),
-        ('{"date": ["2024-01-01"], "load": [1, 2], "wind": [1]}', "text 1 has lists of different length"),
-        ('{"date": ["2024-01-01"], "load": [null], "wind": [1]}', "text 1 row 1, column 'load': the value is missing"),
-        ('{"date": ["2024-01-01"], "load": ["x"], "wind": [1]}', "text 1 row 1, column 'load': 'x' is not a number"),
-        ('{"date": ["x"], "load": [1], "wind": [1]}', "text 1 row 1, column 'date': 'x' is not a time"),
+        ("date,load,wind\n2024-01-01,1,\n", "input.csv line 2, column 'wind': the value is missing"),
+        ('{"date": []', "input.csv is not JSON"),
+        ('{"date": ' * 50_000, "input.csv is not JSON: too deeply nested"),
+        ("date,load,wind\n2024-01-01\r,1,2\n", "input.csv line 2 has a carriage return inside the line"),
+        (
+            '{"date": ["2024-01-01"], "load": [1]}',
+            "input.csv has no list 'wind'; expected a list for each of: date, load, wind",
+        ),
+        ('{"date": ["2024-01-01"], "load": [1, 2], "wind": [1]}', "input.csv has lists of different length"),
+        ('{"date": ["2024-01-01"], "load": [null], "wind": [1]}', "input.csv row 1, column 'load': the value is missing"),
+        ('{"date": ["2024-01-01"], "load": ["x"], "wind": [1]}', "input.csv row 1, column 'load': 'x' is not a number"),
+        ('{"date": ["x"], "load": [1], "wind": [1]}', "input.csv row 1, column 'date': 'x' is not a time"),
     ],
 )
 def test_an_input_that_is_no_table_is_one_sentence(
@@ -433,7 +436,7 @@ def test_the_forecasts_before_a_broken_table_are_printed(run: Path, tmp_path: Pa
     capsys.readouterr()
     assert heed("forecast", run, tmp_path / "input.csv") == 3
     shown = capsys.readouterr()
-    assert len(shown.out.splitlines()) == 1 + 2 and "text 2 line 5, column 'date'" in shown.err
+    assert len(shown.out.splitlines()) == 1 + 2 and "table 2 line 5, column 'date'" in shown.err
 
 
 def test_rows_held_out_are_forecast_from_those_before_them(run: Path) -> None:
@@ -443,7 +446,7 @@ def test_rows_held_out_are_forecast_from_those_before_them(run: Path) -> None:
     assert (held.times, held.values) == (plain.times, plain.values) and held.times == DAYS[-2:]
     assert held.truth == [[58 % 3, 58 % 2], [59 % 3, 59 % 2]] and held.columns["load true"] == [1, 2]
     assert held.baselines["persistence"] == [[57 % 3, 57 % 2]] * 2 == [held.history[-1]] * 2
-    with pytest.raises(DataError, match=r"text 1 has 5 rows; expected at least task.look_back \+ task.horizon = 6"):
+    with pytest.raises(DataError, match=r"table 1 has 5 rows; expected at least task.look_back \+ task.horizon = 6"):
         forecaster.forecast("\n".join(SERIES.splitlines()[:6]), holdout=True)
 
 
@@ -486,7 +489,7 @@ def test_an_input_that_is_too_short_is_named_by_its_file(run: Path, tmp_path: Pa
     (tmp_path / "long.csv").write_text(f"{SERIES}\n{SERIES}")
     for given in (["short.csv"], ["long.csv", "short.csv", "long.csv"]):
         assert heed("forecast", run, *(tmp_path / name for name in given)) == 3
-        assert f"error: {tmp_path}/short.csv: text 1 has 2 rows; expected" in capsys.readouterr().err
+        assert f"error: {tmp_path}/short.csv has 2 rows; expected" in capsys.readouterr().err
 
 
 def legend_of(figure: Figure) -> list[Label]:

@@ -159,7 +159,7 @@ def test_broken_training_images_are_listed_and_too_many_stop_the_run(
     config = read_run(run.parent / "recipe.toml", changes).config
     lines: list[str] = []
     assert check(config, data_of(config), lines.append).corpora[0].kept == 40
-    assert any(f"{broken}: is" in line for line in lines) and "1 unusable image, skipped" in "".join(lines)
+    assert any(f"{broken}: it is" in line for line in lines) and "1 image that cannot be read, skipped" in "".join(lines)
     capsys.readouterr()
     assert heed("train", run.parent / "recipe.toml", *changes, "data.max_unusable=0.01", "--run", tmp_path / "run") == 3
     message = capsys.readouterr().err

@@ -238,6 +238,7 @@ def test_tables_and_json_have_the_same_predictions(
 def test_a_graph_that_is_none_is_one_sentence(classifier: NodeClassifier) -> None:
     for given, message in (
         ("{", "graph 1 is not JSON"),
+        ("node,x\na,1\n", r"graph 1 is not JSON: Expecting value; expected a graph: \{\"nodes\": "),
         ("[1]", r"graph 1 is \[1\]; expected a graph"),
         ({"nodes": []}, "graph 1 has no nodes; expected at least one"),
         ({"nodes": [{"x": 1}]}, "graph 1, node 1 is .* expected an object with 'node'"),

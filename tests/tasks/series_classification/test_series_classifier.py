@@ -94,7 +94,7 @@ def test_every_series_of_a_table_like_the_training_data_has_a_label(run: Path, c
     assert heed("classify-series", run, run.parent / "motions.csv", "--json") == 0
     steps = [json.loads(line)["steps"] for line in capsys.readouterr().out.splitlines()]
     assert steps == [3 + at % 3 for at in range(16)]
-    with pytest.raises(DataError, match="text 1 line 5 has another 'sequence' than the line before"):
+    with pytest.raises(DataError, match="series 1 line 5 has another 'sequence' than the line before"):
         list(heedful.load(run).predictions([MOTIONS]))
 
 
@@ -138,19 +138,21 @@ def test_what_cannot_be_read_is_one_sentence_with_exit_code_3(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("x,z\n1,2\n", "text 1 has no column 'y'; its columns are: x, z"),
-        ("x,y\n1,two\n", "text 1 line 2, column 'y': 'two' is not a number"),
-        ("x,y\n1\n", "text 1 line 2 has 1 columns; expected 2"),
-        ("x,y\n", "text 1 has no rows"),
-        ('{"x": [1, 2], "y": [1]}', r"text 1 has lists of different length \(x: 2, y: 1\)"),
-        ('{"x": [], "y": []}', "text 1 has empty lists; expected at least one step"),
-        ('{"x": [1], "y": [null]}', "text 1 row 1, column 'y': the value is missing"),
-        ('{"x": [1]', "text 1 is not JSON"),
-        ('{"x": ' * 50_000, "text 1 is not JSON: too deeply nested"),
-        ("x,y\n1\r,2\n", "text 1 line 2 has a carriage return inside the line"),
-        ([[1, 2, 3]], "expected a list of steps, each of 2 finite numbers"),
+        ("x,z\n1,2\n", "series 1 has no column 'y'; its columns are: x, z"),
+        ("x,y\n1,two\n", "series 1 line 2, column 'y': 'two' is not a number"),
+        ("x,y\n1\n", "series 1 line 2 has 1 column; expected 2"),
+        ("x,y\n", "series 1 has no rows"),
+        ('{"x": [1, 2], "y": [1]}', r"series 1 has lists of different length \(x: 2, y: 1\)"),
+        ('{"x": [], "y": []}', "series 1 has empty lists; expected at least one step"),
+        ('{"x": [1], "y": [null]}', "series 1 row 1, column 'y': the value is missing"),
+        ('{"x": [1]', "series 1 is not JSON"),
+        ('{"x": ' * 50_000, "series 1 is not JSON: too deeply nested"),
+        ("x,y\n1\r,2\n", "series 1 line 2 has a carriage return inside the line"),
+        ([[1, 2, 3]], "series 1, step 1 has 3 numbers; expected 2: x, y"),
+        ([[1, 2], [1]], "series 1, step 2 has 1 number; expected 2: x, y"),
+        ([1, 2], "expected a list of steps, each of 2 finite numbers"),
         ([[1, float("nan")]], "expected a list of steps, each of 2 finite numbers"),
-        ("x,y\n" + "1,2\n" * 1025, "text 1 has 1,025 steps; expected at most data.max_length"),
+        ("x,y\n" + "1,2\n" * 1025, "series 1 has 1,025 steps; expected at most data.max_length"),
     ],
     ids=lambda value: repr(value)[:24],
 )

@@ -163,7 +163,7 @@ def intervals(figures: Mapping[str, metrics.Figure], resamples: int) -> dict[str
     sums = bootstrap_sums(np.hstack([figure.statistics.rows for figure in figures.values()]), resamples, SEED)
     ends = np.cumsum([figure.statistics.rows.shape[1] for figure in figures.values()])[:-1]
     parts = zip(figures.items(), np.split(sums, ends, axis=1), strict=True)
-    return {name: interval(figure.statistics.values(part)) for (name, figure), part in parts}
+    return {name: interval(figure.statistics.bootstrap_values(part)) for (name, figure), part in parts}
 
 
 def baseline_figures(

@@ -188,9 +188,10 @@ class DecisionMaker(Predictor):
 
     def read_input(self, data: DecisionData, given: Input, number: int) -> History:
         """The history of an input; DataError if it is none."""
-        place = f"text {number}"
+        place = f"history {number}"
         if isinstance(given, str):
             refuse_too_long(given, place)
+            self.refuse_path(given, place)
             given = parse_json(given, place, hint='write one object per line: {"desired": 9, "states": ["a1"]}')
         if not isinstance(given, Mapping) or not set(given) <= set(KEYS) or "states" not in given:
             raise DataError(
@@ -205,8 +206,8 @@ class DecisionMaker(Predictor):
         desired = given.get("desired")
         self.check_desired(desired, place)
         try:
-            total = 0.0 if desired is None else parse_number(desired, "desired")
-            numbers = [parse_number(reward, "rewards") for reward in rewards]
+            total = 0.0 if desired is None else parse_number(desired, "'desired'")
+            numbers = [parse_number(reward, f"reward {at}") for at, reward in enumerate(rewards, start=1)]
             parsed = [parse_state(self.state_cells(state), self.run.data.named_columns) for state in states]
         except BrokenRow as problem:
             raise DataError(f"{place}: {problem}") from None

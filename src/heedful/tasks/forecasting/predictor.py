@@ -24,9 +24,9 @@ from heedful.data.series import (
     refuse_unequal,
     table_text,
 )
-from heedful.data.unusable import UnusableLines
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.forecasts import baselines
+from heedful.evaluation.tables import counted
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
@@ -157,10 +157,11 @@ class Forecaster(Predictor):
 
     def read_input(self, holdout: bool, given: Input, number: int) -> SeriesTable:
         """The table of an input; DataError if it is none, or too short."""
-        place = f"text {number}"
+        place = f"table {number}"
         if isinstance(given, str):
             for line in given.split("\n"):
                 refuse_too_long(line, place)
+            self.refuse_path(given, place)
             given = parse_columns(given, place) if given.lstrip().startswith("{") else given
         if isinstance(given, str):
             table = self.read_text(given, place)
@@ -171,15 +172,13 @@ class Forecaster(Predictor):
         rows, least = len(table.values), self.config.look_back + (self.config.horizon if holdout else 0)
         if rows < least:
             needed = "task.look_back + task.horizon" if holdout else "task.look_back"
-            raise DataError(f"{place} has {rows:,} rows; expected at least {needed} = {least:,}")
+            raise DataError(f"{place} has {counted(rows, 'rows')}; expected at least {needed} = {least:,}")
         return table
 
     def read_text(self, text: str, place: str) -> SeriesTable:
-        unusable = UnusableLines(lambda problem: f"{place} line {problem.line}")
-        table = parse_table(self.run.data, enumerate((line.encode() for line in text.split("\n")), start=1), place, unusable)
-        if unusable.total:
-            where, what = unusable.examples["blank"][0]
-            raise DataError(f"{where}: {what}; expected a number in every column")
+        table = parse_table(self.run.data, enumerate((line.encode() for line in text.split("\n")), start=1), place)
+        for _, problem in table.missing:
+            raise DataError(f"{place} line {problem.line}: {problem.text}; expected a number in every column")
         return table
 
     def read_columns(self, columns: Columns, place: str) -> SeriesTable:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from heedful.data.graphs import Graph, has_split, parse_graph, read_graphs, read_tables
+from heedful.data.graphs import FORM, Graph, has_split, parse_graph, read_graphs, read_tables
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.json_text import parse_json
 from heedful.data.sources import find_path
@@ -128,7 +128,8 @@ class NodeClassifier(Predictor):
         place = f"graph {number}"
         if isinstance(given, str):
             refuse_too_long(given, place)
-            given = parse_json(given, place)
+            self.refuse_path(given, place)
+            given = parse_json(given, place, expected=FORM, hint="on the command line, --nodes and --edges read tables")
         return parse_graph(self.run.data.undivided(), given, place)
 
     def classify(self, graphs: Sequence[Graph]) -> Iterator[NodePrediction]:

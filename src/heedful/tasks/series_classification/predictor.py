@@ -19,6 +19,7 @@ from heedful.data.labeled_series import find_split_file, refuse_long
 from heedful.data.series import column_values, join_tables, parse_cell, parse_columns, refuse_unequal, table_text
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.labels import softmax
+from heedful.evaluation.tables import counted
 from heedful.search import SearchConfig
 from heedful.tasks.classification.report import ClassificationReport
 from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split
@@ -118,11 +119,12 @@ class SeriesClassifier(Predictor):
 
     def read_input(self, given: Input, number: int) -> Frames:
         """The steps of an input; DataError if it is no series."""
-        place, names = f"text {number}", self.config.variables
+        place, names = f"series {number}", self.config.variables
         assert names != "auto", "the columns are known after training"
         if isinstance(given, str):
             for line in given.split("\n"):
                 refuse_too_long(line, place)
+            self.refuse_path(given, place)
             given = parse_columns(given, place) if given.lstrip().startswith("{") else given
         if isinstance(given, str):
             frames = self.read_table(given, place)
@@ -131,6 +133,11 @@ class SeriesClassifier(Predictor):
         else:
             steps = as_steps(given)
             if steps is None or steps.shape[1] != len(names):
+                rows = steps if steps is not None else given if isinstance(given, Sequence) else ()
+                for at, row in enumerate(rows, start=1):
+                    if isinstance(row, list | tuple | np.ndarray) and len(row) != len(names):
+                        sizes = f"{counted(len(row), 'numbers')}; expected {len(names)}: {', '.join(names):.200}"
+                        raise DataError(f"{place}, step {at} has {sizes}")
                 raise DataError(f"{place} is {given!r:.60}; expected a list of steps, each of {len(names)} finite numbers")
             frames = steps
         refuse_long(self.run.data, len(frames), place)
@@ -151,7 +158,7 @@ class SeriesClassifier(Predictor):
                 columns, order = cells, self.labeled.order(cells, place)
                 continue
             if len(cells) != len(columns):
-                raise DataError(f"{where} has {len(cells)} columns; expected {len(columns)}, as in the first line")
+                raise DataError(f"{where} has {counted(len(cells), 'columns')}; expected {len(columns)}, as in the first line")
             rows.append([parse_cell(cells[at], columns[at], where) for at in order])
             names.update([cells[columns.index(name)]] if name in columns else [])
             if len(names) > 1:
