@@ -131,6 +131,51 @@ def test_changed_inputs_options_and_runs_are_refused(folder: Path, tmp_path: Pat
     assert "begun with other values of: files;" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["predict", "backtranslate"])
+@pytest.mark.parametrize("name", ["inputs.txt", "folder/../inputs.txt", "link", "hardlink"])
+def test_an_input_is_not_overwritten_by_its_output(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, name: str
+) -> None:
+    inputs = tmp_path / "inputs.txt"
+    inputs.write_text("w1 w2\nw3\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(inputs)
+    (tmp_path / "hardlink").hardlink_to(inputs)
+    before = sorted(tmp_path.iterdir())
+    assert heed(command, folder / "run", inputs, "--output", tmp_path / name) == 2
+    assert "which is an input; expected another file" in capfd.readouterr().err
+    assert (inputs.read_text(), sorted(tmp_path.iterdir())) == ("w1 w2\nw3\n", before)
+
+
+def test_only_a_result_of_the_same_command_is_written_again(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    command: list[str | Path] = ["predict", folder / "run", folder / "inputs.txt", "--output", output]
+    output.write_text("notes\n")
+    assert heed(*command) == 2
+    assert "out exists already" in capfd.readouterr().err
+    assert ([path.name for path in tmp_path.iterdir()], output.read_text()) == (["out"], "notes\n")
+    output.unlink()
+    assert [heed(*command), heed(*command), heed("join", output)] == [0, 0, 0]
+    for content in (output.read_text() + "more\n", output.read_text()[:-1], "notes\n"):
+        output.write_text(content)
+        assert [heed(*command), heed("join", output), output.read_text()] == [2, 2, content]
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_first_input(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    is_folder = "is a folder; expected the name of a file"
+    for name, message in (("folder", is_folder), (".", is_folder), ("/", is_folder), ("missing/out", "cannot be written")):
+        assert heed("predict", folder / "run", folder / "inputs.txt", "--output", name) == 4
+        error = capfd.readouterr().err
+        assert message in error and "hint: choose a" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/2", "1/2/3"])
 def test_a_shard_that_does_not_exist_is_refused(folder: Path, tmp_path: Path, shard: str) -> None:
     command: list[str | Path] = ["predict", folder / "run", folder / "inputs.txt", f"--shard={shard}"]

@@ -21,7 +21,7 @@ from heedful.data.sources import find_path
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
 from heedful.storage.manifest import NAME
-from heedful.storage.parts import Parts, Shard, open_parts
+from heedful.storage.parts import Parts, Shard, check_output, open_parts
 from heedful.storage.reading import sha256_of
 from heedful.tasks.predictor import Prediction, Predictor
 
@@ -76,7 +76,9 @@ class ShardResult(NamedTuple):
 
 def predict_to_file(job: BulkJob, output: Path, shard: Shard, unknown: dict[str, int], *, every: int = EVERY) -> ShardResult:
     """Predict the inputs of a shard that are not done yet; unknown: as in `Predictor.predict_chunks`."""
-    refuse_streams([*job.files, *(value for value in asdict(job.options).values() if isinstance(value, Path))])
+    read = [*job.files, *(value for value in asdict(job.options).values() if isinstance(value, Path))]
+    refuse_streams(read)
+    check_output(output, [find_path(str(path)) for path in read])
     parts = open_parts(output, job.describe(), sum(1 for _ in job.inputs()), every)
     share = shard.share(parts.total)
     predicted = 0
