@@ -33,10 +33,11 @@ from heedful.data.check import hash64
 from heedful.data.hash_split import normalize
 from heedful.data.minhash import near_duplicates, repeated, signatures
 from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
-from heedful.data.report import CheckReport, CorpusCheck
+from heedful.data.report import CheckReport, CorpusCheck, Finding
 from heedful.data.sources import CorpusConfig, place_of, title_of
 from heedful.data.unusable import LineProblem, Side, UnusableLines
-from heedful.errors import ConfigError, nearest
+from heedful.errors import ConfigError, DataError, nearest
+from heedful.evaluation.tables import inflect
 from heedful.storage.mapping import Growing
 from heedful.storage.writing import output_file
 
@@ -44,6 +45,15 @@ CHUNK = 4096  # pairs that are hashed or scored together
 SCRIPT_LETTERS = 16  # letters of a script, at least
 LETTER_FORMS = ("MODIFIER", "FULLWIDTH", "HALFWIDTH", "DOUBLE-STRUCK")  # first words of names of letters of several scripts
 SHARE = 0.75  # of the letters of a side that must be of its script
+OPTIONS = {  # of `heed data clean`, by the problem that they cause
+    "ratio": "--max-ratio",
+    "words": "--max-words",
+    "copy": "--drop-copies",
+    "script": "--scripts",
+    "language": "--languages",
+    "near": "--near-duplicates",
+    "score": "--min-score",
+}
 LETTERS = 20  # the language of a shorter text cannot be identified reliably; it is kept
 
 Scorer = Callable[[Sequence[str], Sequence[str]], Sequence[float | None]]  # mean log p per token; None: too long for the model
@@ -79,15 +89,30 @@ def clean(corpus: CorpusConfig, filters: Filters, output: Path, score: Scorer | 
         raise ConfigError(f"{output} exists already; expected a new file", hint="choose another name with --output")
     check_filters(filters, score)
     dropped = UnusableLines(lambda problem: place_of(corpus, problem.line, problem.side))
-    total, passed = first_pass(corpus, filters, dropped)
     kept = 0
     with output_file(output) as file:
+        total, passed = first_pass(corpus, filters, dropped)
         for pair in second_pass(corpus, filters, passed, dropped, score):
             file.write(render(pair))
             kept += 1
+        if kept == 0:
+            raise nothing_kept(corpus, total, dropped.findings())
     findings = tuple(replace(finding, action="dropped") for finding in dropped.findings())
     check = CorpusCheck("train", title_of(corpus), total, kept, findings, np.zeros(0, np.int64))
     return CheckReport((check,))
+
+
+def nothing_kept(corpus: CorpusConfig, total: int, findings: Sequence[Finding]) -> DataError:
+    """The error of filters that drop every pair: names the one that drops most."""
+    if total == 0:
+        return DataError(f"{title_of(corpus)} has no pairs; expected at least one")
+    most = max(findings, key=lambda finding: finding.count)
+    place, text = most.examples[0]
+    return DataError(
+        f"{title_of(corpus)} has {total:,} {inflect('lines', total)}, but no pair passes the filters; "
+        f"{most.count:,} {most.what}, the first at {place}: {text}",
+        hint=f"change {OPTIONS[most.kind]}" if most.kind in OPTIONS else "check these lines",
+    )
 
 
 def first_pass(corpus: CorpusConfig, filters: Filters, dropped: UnusableLines) -> tuple[int, Kept]:
