@@ -26,6 +26,16 @@ from heedful.storage.reading import sha256_of
 from heedful.tasks.predictor import Prediction, Predictor
 
 EVERY = 1024  # inputs of a part
+LABELS = {  # what an output depends on, in messages
+    "model": "the run",
+    "tokenizers": "the tokenizers",
+    "search": "--search",
+    "options": "an option of the task",
+    "form": "the format of the output",
+    "precision": "--precision",
+    "inputs": "the number of inputs",
+    "every": "--commit-every",
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,8 @@ def predict_to_file(job: BulkJob, output: Path, shard: Shard, unknown: dict[str,
     read = [*job.files, *(value for value in asdict(job.options).values() if isinstance(value, Path))]
     refuse_streams(read)
     check_output(output, [find_path(str(path)) for path in read])
-    parts = open_parts(output, job.describe(), sum(1 for _ in job.inputs()), every)
+    labels = {**LABELS, "files": ", ".join(map(str, job.files))}
+    parts = open_parts(output, job.describe(), sum(1 for _ in job.inputs()), every, labels)
     share = shard.share(parts.total)
     predicted = 0
     with parts.hold(shard):

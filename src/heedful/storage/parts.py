@@ -176,10 +176,10 @@ def refuse_other_file(output: Path, parts: Parts | None) -> None:
         )
 
 
-def open_parts(output: Path, job: Mapping[str, Any], inputs: int, every: int) -> Parts:
+def open_parts(output: Path, job: Mapping[str, Any], inputs: int, every: int, labels: Mapping[str, str] | None = None) -> Parts:
     """The parts of an output file; a new folder, or one of the same job.
 
-    job: what the output depends on, as JSON values; any difference is an error"""
+    job: what the output depends on, as JSON values; any difference is an error; labels: names of these values in the error"""
     folder = parts_folder(output)
     wanted = json.loads(json.dumps({**job, "inputs": inputs, "every": every}))
     try:
@@ -190,10 +190,18 @@ def open_parts(output: Path, job: Mapping[str, Any], inputs: int, every: int) ->
     except OSError as error:
         raise write_error(folder, error) from error
     given = _read_job(folder)
-    different = sorted(name for name in {*given, *wanted} if given.get(name) != wanted.get(name))
+    different = [name for name in {**wanted, **given} if given.get(name) != wanted.get(name)]
+    if "files" in different and "inputs" in different:
+        different.remove("inputs")  # it follows
     if different:
+        changed = []
+        for name in different:
+            before, now = given.get(name), wanted.get(name)
+            values = f" (was {before!r}, given {now!r})" if isinstance(before, int | str) else ""
+            changed.append(f"{(labels or {}).get(name, name)}{values}")
         raise ConfigError(
-            f"{folder} was begun with other values of: {', '.join(different)}; expected the same inputs, run and options",
+            f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since {folder} was begun; "
+            "expected the same inputs, run and options",
             hint=f"choose another --output, or remove {folder} to begin again",
         )
     return Parts(folder, inputs, every)
