@@ -102,7 +102,7 @@ def test_the_command_reports_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
     output.unlink()
     wrong = {
         ("--scripts", "LATEN,LATIN"): "--scripts: given 'LATEN', expected two of",
-        ("--scripts", "CARON,LATIN"): "--scripts: given 'CARON', expected two of",
+        ("--scripts", "caron,latin"): "--scripts: given 'caron', expected two of: arabic, armenian,",
         ("--languages", "en,xx"): "--languages: given 'xx', expected two of",
         ("--languages", "en"): "expected two names",
         ("--min-score=-3",): "--min-score is given without --score",
@@ -112,12 +112,20 @@ def test_the_command_reports_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
         assert heed("data", "clean", source, target, "--output", output, *options) == 2
         assert message in capsys.readouterr().err
     assert heed("data", "clean", source, target, "--output", tmp_path / "out.txt") == 2
+    for files in ([source], [source, target, source], [source, target, source, target]):
+        capsys.readouterr()
+        assert heed("data", "clean", *files, "--output", output) == 2
+        message = capsys.readouterr().err
+        assert "expected a source and a target file, or one .tsv" in message
+        assert "heed data clean web.en web.de --output clean.jsonl" in message and "check" not in message
     assert not output.exists()
 
 
 def test_the_script_of_a_letter_is_that_of_unicode() -> None:
     assert {"LATIN", "CJK", "HANGUL", "TAGBANWA"} < all_scripts()
     assert not all_scripts() & {"ALEF", "CARON", "FEMININE", "KELVIN", "FULLWIDTH", "MODIFIER", "UNKNOWN"}
+    assert {"TAI LE", "TAI THAM", "CANADIAN SYLLABICS"} < all_scripts()
+    assert not all_scripts() & {"TAI", "NEW", "OL", "CANADIAN", "KAYAH", "MEETEI", "SYLOTI"}
     assert [script_of(letter) for letter in "aßΩя字かカ한ا"] == [
         "LATIN", "LATIN", "GREEK", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC"
     ]  # fmt: skip

@@ -43,6 +43,17 @@ from heedful.storage.writing import output_file
 
 CHUNK = 4096  # pairs that are hashed or scored together
 SCRIPT_LETTERS = 16  # letters of a script, at least
+LONG_NAMES = (  # of scripts, of several words
+    "CANADIAN SYLLABICS",
+    "KAYAH LI",
+    "MEETEI MAYEK",
+    "NEW TAI LUE",
+    "OL CHIKI",
+    "SYLOTI NAGRI",
+    "TAI LE",
+    "TAI THAM",
+    "TAI VIET",
+)
 LETTER_FORMS = ("MODIFIER", "FULLWIDTH", "HALFWIDTH", "DOUBLE-STRUCK")  # first words of names of letters of several scripts
 SHARE = 0.75  # of the letters of a side that must be of its script
 OPTIONS = {  # of `heed data clean`, by the problem that they cause
@@ -67,7 +78,7 @@ class Filters:
     max_ratio: float = MAX_RATIO
     max_words: int | None = None
     drop_copies: bool = False
-    scripts: Sides | None = None  # of source and target, as in the names of Unicode characters: LATIN, CYRILLIC
+    scripts: Sides | None = None  # of source and target, as in the names of Unicode characters, in any case: latin, cyrillic
     languages: Sides | None = None  # codes of py3langid
     duplicates: bool = True
     near_duplicates: float | None = None  # similarity from which on a pair is a near-duplicate
@@ -196,7 +207,7 @@ def pair_tests(filters: Filters) -> list[Test]:
     if filters.drop_copies:
         tests.append(copied)
     if filters.scripts is not None:
-        scripts = filters.scripts
+        scripts = filters.scripts[0].upper(), filters.scripts[1].upper()
         tests.append(lambda pair: other_script(pair, scripts))
     if filters.languages is not None:
         tests.append(language_test(filters.languages))
@@ -227,8 +238,9 @@ def other_script(pair: Pair, scripts: Sides) -> LineProblem | None:
 
 @lru_cache(maxsize=1 << 16)
 def script_of(character: str) -> str:
-    """The script of a letter: the first word of its Unicode name, which is LATIN, GREEK, CYRILLIC, ARABIC, CJK, HANGUL, …"""
-    return unicodedata.name(character, "UNKNOWN").split(" ")[0]
+    """The script of a letter: its Unicode name begins with it, as with LATIN, GREEK, CYRILLIC, ARABIC, CJK, HANGUL, …"""
+    name = unicodedata.name(character, "UNKNOWN")
+    return next((script for script in LONG_NAMES if name.startswith(f"{script} ")), name.split(" ")[0])
 
 
 def language_test(languages: Sides) -> Test:
@@ -273,17 +285,18 @@ def check_filters(filters: Filters, score: Scorer | None) -> None:
         given, other = ("--score", "--min-score") if score is not None else ("--min-score", "--score")
         raise ConfigError(f"{given} is given without {other}; expected both", hint="add --score RUN --min-score -3")
     for script in filters.scripts or ():
-        if script not in all_scripts():
-            close = nearest(script, all_scripts())
+        if script.upper() not in all_scripts():
+            known = sorted(map(str.lower, all_scripts()))
+            close = nearest(script.lower(), known)
             raise ConfigError(
-                f"--scripts: given {script!r}, expected two of: {', '.join(sorted(all_scripts()))}",
+                f"--scripts: given {script!r}, expected two of: {', '.join(known)}",
                 hint=f"did you mean {close!r}?" if close else None,
             )
 
 
 @lru_cache(maxsize=1)
 def all_scripts() -> frozenset[str]:
-    """The scripts with at least SCRIPT_LETTERS letters in the Basic Multilingual Plane, by the first words of their names."""
+    """The scripts with at least SCRIPT_LETTERS letters in the Basic Multilingual Plane."""
     counts = Counter(script_of(chr(code)) for code in range(1 << 16) if chr(code).isalpha())
     return frozenset(script for script, count in counts.items() if count >= SCRIPT_LETTERS and script not in LETTER_FORMS)
 
