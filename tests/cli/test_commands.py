@@ -344,13 +344,16 @@ def test_another_search_method_drops_the_options_of_the_default_one(trained: Pat
         translator.translate("w1 w2")
 
 
-def test_lines_before_an_invalid_one_are_translated(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in.txt").write_bytes(b"w1 w2\nw3\nw\xff4\nw5\n")
+@pytest.mark.parametrize(("byte", "reason"), [(b"\xff", "byte 2 is not UTF-8"), (b"\0", "the text contains a NUL byte")])
+def test_lines_before_an_invalid_one_are_translated(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], byte: bytes, reason: str
+) -> None:
+    (tmp_path / "in.txt").write_bytes(b"w1 w2\nw3\nw" + byte + b"4\nw5\n")
     capsys.readouterr()
     assert heed("translate", trained, tmp_path / "in.txt") == 3
     output = capsys.readouterr()
     assert len(output.out.splitlines()) == 2
-    assert output.err.startswith(f"error: {tmp_path / 'in.txt'} line 3: byte 2 is not UTF-8")
+    assert output.err.startswith(f"error: {tmp_path / 'in.txt'} line 3: {reason}")
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, StrictBool
 
 from heedful.config.base import Config, Probability
 from heedful.config.kinds import describe
+from heedful.data.sources import Tag
 
 
 class Color(Enum):
@@ -39,6 +40,7 @@ class Part(Config):
         (Annotated[str, Field(min_length=1)], "a string of one or more characters"),
         (Annotated[str, Field(min_length=2, max_length=3)], "a string of 2 to 3 characters"),
         (Annotated[str, Field(pattern="<.*>")], "a string that matches '<.*>'"),
+        (Tag, "a string that is one word, without spaces"),
         (StrictBool, "true or false"),
         (Path, "a path"),
         (date, "a date"),

@@ -12,7 +12,7 @@ import heedful
 from heedful.data import clean as cleaning
 from heedful.data.clean import Filters, all_scripts, clean, script_of
 from heedful.data.sources import CorpusConfig
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError, WriteError
 
 GOOD = [
     ("A man in a blue shirt is standing on a ladder.", "Ein Mann in einem blauen Hemd steht auf einer Leiter."),
@@ -102,7 +102,7 @@ def test_the_command_reports_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
     output.unlink()
     wrong = {
         ("--scripts", "LATEN,LATIN"): "--scripts: given 'LATEN', expected two of",
-        ("--scripts", "CARON,LATIN"): "--scripts: given 'CARON', expected two of",
+        ("--scripts", "caron,latin"): "--scripts: given 'caron', expected two of: arabic, armenian,",
         ("--languages", "en,xx"): "--languages: given 'xx', expected two of",
         ("--languages", "en"): "expected two names",
         ("--min-score=-3",): "--min-score is given without --score",
@@ -112,12 +112,20 @@ def test_the_command_reports_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
         assert heed("data", "clean", source, target, "--output", output, *options) == 2
         assert message in capsys.readouterr().err
     assert heed("data", "clean", source, target, "--output", tmp_path / "out.txt") == 2
+    for files in ([source], [source, target, source], [source, target, source, target]):
+        capsys.readouterr()
+        assert heed("data", "clean", *files, "--output", output) == 2
+        message = capsys.readouterr().err
+        assert "expected a source and a target file, or one .tsv" in message
+        assert "heed data clean web.en web.de --output clean.jsonl" in message and "check" not in message
     assert not output.exists()
 
 
 def test_the_script_of_a_letter_is_that_of_unicode() -> None:
     assert {"LATIN", "CJK", "HANGUL", "TAGBANWA"} < all_scripts()
     assert not all_scripts() & {"ALEF", "CARON", "FEMININE", "KELVIN", "FULLWIDTH", "MODIFIER", "UNKNOWN"}
+    assert {"TAI LE", "TAI THAM", "CANADIAN SYLLABICS"} < all_scripts()
+    assert not all_scripts() & {"TAI", "NEW", "OL", "CANADIAN", "KAYAH", "MEETEI", "SYLOTI"}
     assert [script_of(letter) for letter in "aßΩя字かカ한ا"] == [
         "LATIN", "LATIN", "GREEK", "CYRILLIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "ARABIC"
     ]  # fmt: skip
@@ -126,3 +134,19 @@ def test_the_script_of_a_letter_is_that_of_unicode() -> None:
 def test_an_output_of_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ends in \.jsonl or \.tsv"):
         clean(write(tmp_path / "raw.tsv", GOOD), Filters(), tmp_path / "out.csv")
+
+
+def test_filters_that_drop_every_pair_are_an_error_and_write_nothing(tmp_path: Path) -> None:
+    corpus, output = write(tmp_path / "raw.tsv", [*GOOD, BAD["copy"]]), tmp_path / "out.jsonl"
+    with pytest.raises(DataError, match=r"4 lines, but no pair passes the filters; 3 lines below the minimum score") as error:
+        clean(corpus, Filters(min_score=-1.0, drop_copies=True), output, lambda sources, targets: [-2.0] * len(sources))
+    assert error.value.hint == "change --min-score"
+    assert [path.name for path in tmp_path.iterdir()] == ["raw.tsv"]
+    (tmp_path / "raw.tsv").write_text("source\ttarget\n")
+    with pytest.raises(DataError, match="has no pairs; expected at least one"):
+        clean(corpus.model_copy(update={"header": True}), Filters(), output)
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_corpus_is_read(tmp_path: Path) -> None:
+    with pytest.raises(WriteError, match="cannot be written"):
+        clean(CorpusConfig(tsv=str(tmp_path / "missing.tsv")), Filters(), tmp_path / "missing" / "out.jsonl")

@@ -207,8 +207,16 @@ def test_windows_are_few_and_fit_into_a_third_of_the_limit() -> None:
     assert make_windows([[2], [4, 4, 4, 4]], 30) == [(range(1), range(2)), (range(1), range(2, 4))]
     assert make_windows([[6], [4, 4, 4, 4]], 30)[:2] == [(range(0), range(1)), (range(0), range(1, 2))]
     assert make_windows([[2], [3]], 30) == [(range(1), range(1))]
-    with pytest.raises(ConfigError, match=r"max_store_megabytes: given 3e-05, expected at least"):
-        make_windows([[4, 11]], 30)
+
+
+def test_the_least_size_of_the_store_is_whole_megabytes_and_is_enough() -> None:
+    for sizes, given, least in (([[4, 11]], 8, 33), ([[1] * 4, [9] * 4], 21, 39), ([[0.1]], 0.1, 1)):
+        shards = [[round(size * 10**6) for size in corpus] for corpus in sizes]
+        with pytest.raises(
+            ConfigError, match=rf"given {given}, expected at least {least}, because 3 windows are on the disk at a time, "
+        ):
+            make_windows(shards, round(given * 10**6))
+        assert make_windows(shards, least * 10**6)
 
 
 def test_a_streamed_run_that_continues_from_a_checkpoint_ends_with_the_same_weights(

@@ -93,7 +93,7 @@ def test_without_a_shard_all_is_predicted_and_joined_and_what_is_done_is_not_don
     command: list[str | Path] = ["translate", folder / "run", folder / "inputs.txt", "--output", tmp_path / "out"]
     assert heed(*command, "--shard", "2/2", "--commit-every", "64") == 0
     assert heed(*command, "--commit-every", "64") == 0  # another number of shards does the rest
-    assert "shard 1/1: 64 of 100 inputs predicted, 36 were done before" in capfd.readouterr().err
+    assert capfd.readouterr().err.splitlines()[-2] == "64 of 100 inputs predicted, 36 were done before"
     assert (tmp_path / "out").read_bytes() == expected
 
 
@@ -122,13 +122,79 @@ def test_changed_inputs_options_and_runs_are_refused(folder: Path, tmp_path: Pat
     inputs.write_text("w1 w2\nw3\n")
     command: list[str | Path] = ["predict", folder / "run", inputs, "--output", tmp_path / "out"]
     assert heed(*command) == 0
-    for extra, name in ((("-s", "beam=2"), "search"), (("--json",), "form"), (("--commit-every", "1"), "every")):
+    for extra, change in (
+        (("-s", "beam=2"), "--search has"),
+        (("--json",), "the format of the output (was 'text', given 'json') has"),
+        (("--commit-every", "1"), "--commit-every (was 1024, given 1) has"),
+    ):
         capfd.readouterr()
         assert heed(*command, *extra) == 2
-        assert f"begun with other values of: {name};" in capfd.readouterr().err
-    inputs.write_text("w1 w2\nw4\n")
+        assert f"error: {change} changed since {tmp_path}/out.parts was begun;" in capfd.readouterr().err
+    inputs.write_text("w1 w2\nw3\nw4\n")
     assert heed(*command) == 2
-    assert "begun with other values of: files;" in capfd.readouterr().err
+    assert f"error: {inputs} has changed since" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["predict", "backtranslate"])
+@pytest.mark.parametrize("name", ["inputs.txt", "folder/../inputs.txt", "link", "hardlink"])
+def test_an_input_is_not_overwritten_by_its_output(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, name: str
+) -> None:
+    inputs = tmp_path / "inputs.txt"
+    inputs.write_text("w1 w2\nw3\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(inputs)
+    (tmp_path / "hardlink").hardlink_to(inputs)
+    before = sorted(tmp_path.iterdir())
+    assert heed(command, folder / "run", inputs, "--output", tmp_path / name) == 2
+    assert "which is an input; expected another file" in capfd.readouterr().err
+    assert (inputs.read_text(), sorted(tmp_path.iterdir())) == ("w1 w2\nw3\n", before)
+
+
+def test_only_a_result_of_the_same_command_is_written_again(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    command: list[str | Path] = ["predict", folder / "run", folder / "inputs.txt", "--output", output]
+    output.write_text("notes\n")
+    assert heed(*command) == 2
+    assert "out exists already" in capfd.readouterr().err
+    assert ([path.name for path in tmp_path.iterdir()], output.read_text()) == (["out"], "notes\n")
+    output.unlink()
+    assert [heed(*command), heed(*command), heed("join", output)] == [0, 0, 0]
+    for content in (output.read_text() + "more\n", output.read_text()[:-1], "notes\n"):
+        output.write_text(content)
+        assert [heed(*command), heed("join", output), output.read_text()] == [2, 2, content]
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_first_input(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    is_folder = "is a folder; expected the name of a file"
+    for name, message in (("folder", is_folder), (".", is_folder), ("/", is_folder), ("missing/out", "cannot be written")):
+        assert heed("predict", folder / "run", folder / "inputs.txt", "--output", name) == 4
+        error = capfd.readouterr().err
+        assert message in error and "hint: choose a" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_the_message_of_an_interruption_names_what_is_kept_and_how_to_continue(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(path: Path, content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    command: list[str | Path] = ["predict", folder / "run", folder / "inputs.txt", "--output", tmp_path / "out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "replace_bytes", interrupt)
+        assert heed(*command) == 75
+    assert capfd.readouterr().err == (
+        f"stopped: interrupted; the parts that are done are kept in {tmp_path}/out.parts\n\n"
+        "hint: run the same command again to continue\n"
+    )
+    assert heed(*command) == 0
 
 
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/2", "1/2/3"])
@@ -164,7 +230,9 @@ def test_back_translated_pairs_are_training_data_with_a_tag(
     assert start_heed(*command, before=kill_at(2, "written")).wait() == -signal.SIGKILL
     capfd.readouterr()
     assert heed(*command) == 0
-    assert capfd.readouterr().out == f'[[data.train]]\njsonl = "{output}"\ntag = "<bt>"\n'
+    printed = capfd.readouterr()
+    assert printed.out == f'[[data.train]]\njsonl = "{output}"\ntag = "<bt>"\n'
+    assert printed.err.endswith("\n2 pairs; 1 with an empty side left out\n") and "shard" not in printed.err
     pairs = [json.loads(line) for line in output.read_text().splitlines()]
     translations = heedful.Translator.load(folder / "run", precision="fp32").translate(["w1 w2", "", "w3\tw4 w5"], beam=2)
     assert pairs == [

@@ -218,8 +218,17 @@ def test_bare_name_is_a_recipe_and_path_is_a_file_or_run_folder(tmp_path: Path, 
     assert find_recipe("./demo") == find_recipe("demo/") == Path("demo/config.toml")
     assert find_recipe("mine") == Path("mine")
     assert find_recipe("small.toml") == Path("small.toml")
-    with pytest.raises(ConfigError, match="'other'"):
+    with pytest.raises(
+        ConfigError, match=r"there is no recipe, file or run folder 'other'; the recipes are: anki-en-es, "
+    ) as error:
         find_recipe("other")
+    names = str(error.value.args[0]).partition("the recipes are: ")[2].split(", ")
+    assert names == sorted(all_recipes())
+    for path in ("other.toml", "./other", "folder/other"):
+        with pytest.raises(
+            ConfigError, match=rf"there is no file or run folder '{path}'; expected one of them, or the name of a recipe"
+        ):
+            find_recipe(path)
 
 
 def test_command_reports_that_a_recipe_shadows_a_run_folder(

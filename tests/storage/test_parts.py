@@ -66,9 +66,13 @@ def test_a_missing_shard_is_named(parts: Parts, tmp_path: Path) -> None:
 
 def test_another_job_in_the_same_folder_is_refused(parts: Parts, tmp_path: Path) -> None:
     assert open_parts(tmp_path / "out", {"model": "m"}, 10, 4) == parts
-    for job, inputs, every, name in (({"model": "n"}, 10, 4, "model"), ({"model": "m"}, 11, 4, "inputs"), ({}, 10, 4, "model")):
-        with pytest.raises(ConfigError, match=f"begun with other values of: {name}; expected the same"):
-            open_parts(tmp_path / "out", job, inputs, every)
+    for job, inputs, every, change in (
+        ({"model": "n"}, 10, 4, r"MODEL \(was 'm', given 'n'\) has"),
+        ({"model": "m"}, 11, 4, r"inputs \(was 10, given 11\) has"),
+        ({"model": ["n"]}, 10, 5, r"MODEL \(was 'm', given \['n'\]\), every \(was 4, given 5\) have"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^{change} changed since .*out\.parts was begun; expected the same"):
+            open_parts(tmp_path / "out", job, inputs, every, {"model": "MODEL"})
 
 
 def test_a_damaged_or_missing_job_is_an_error(parts: Parts, tmp_path: Path) -> None:

@@ -259,6 +259,25 @@ def test_an_error_in_the_share_of_one_process_in_a_validation_is_printed_once(
     assert weights_of(tmp_path / "run", 3)
 
 
+def test_a_device_that_does_not_exist_is_printed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(processes, "start_child", start_forked(bool))
+    assert heed("train", write_recipe(tmp_path), "--processes", "2", "--device", "cuda", "--run", tmp_path / "run") == 2
+    assert capfd.readouterr().err == "error: device: given 'cuda', but this machine has: cpu\n"
+
+
+@pytest.mark.parametrize("option", ["--processes=2", "--max-restarts=1"])
+def test_processes_of_torchrun_start_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], option: str
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert heed("train", write_recipe(tmp_path), option, "--run", tmp_path / "run") == 2
+    assert "hint: use --nproc-per-node and --max-restarts of torchrun, before the program" in capfd.readouterr().err
+
+
 def test_an_error_of_one_process_ends_all_with_its_exit_code_and_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

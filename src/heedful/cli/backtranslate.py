@@ -29,7 +29,9 @@ def backtranslate(
 
     -s method=sample samples the translations instead of searching for the best. If the process is killed, the same command
     continues. Prints the lines that add the pairs to a recipe, with a tag as the first source token."""
+    from heedful.evaluation.tables import counted
     from heedful.runs.bulk import BulkJob
+    from heedful.storage.parts import load_parts
     from heedful.tasks.translation.backtranslation import TAG, render_pairs
     from heedful.tasks.translation.command import PredictOptions
     from heedful.tasks.translation.predictor import Translator
@@ -44,6 +46,8 @@ def backtranslate(
     if json:
         print_json({"output": str(output), "pairs": None if joined is None else joined.lines, "tag": TAG})
     elif joined is not None:
-        print_message(f"{joined.lines:,} pairs; lines with an empty side have none")
+        missing = load_parts(output).inputs * config.n_best - joined.lines
+        left_out = f"; {missing:,} with an empty side left out" if missing else ""
+        print_message(f"{counted(joined.lines, 'pairs')}{left_out}")
     if not json:
         print_text(f'[[data.train]]\njsonl = "{output}"\ntag = "{TAG}"')

@@ -10,7 +10,7 @@ import typer
 
 from heedful.cli.output import Json, print_json, print_message, print_text, warn_of_unknown
 from heedful.config.bounds import MAX_SIZE
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from heedful.runs.bulk import BulkJob
@@ -78,14 +78,22 @@ def parse_shard(text: str) -> Shard:
 def run_bulk(bulk: Bulk, job: BulkJob) -> Joined | None:
     """Predict the inputs of the shard that are not done yet; join the file if there is only one shard, else None."""
     from heedful.runs.bulk import EVERY, predict_to_file
-    from heedful.storage.parts import Shard, join_parts
+    from heedful.storage.parts import Shard, join_parts, parts_folder
 
     unknown: dict[str, int] = {}
-    shard = bulk.shard or Shard(1, 1)
-    result = predict_to_file(job, bulk.output, shard, unknown, every=bulk.every or EVERY)
+    try:
+        result = predict_to_file(job, bulk.output, bulk.shard or Shard(1, 1), unknown, every=bulk.every or EVERY)
+    except KeyboardInterrupt as signal:
+        folder = parts_folder(bulk.output)
+        if not folder.exists():
+            raise
+        raise Interrupted(
+            f"interrupted; the parts that are done are kept in {folder}", hint="run the same command again to continue"
+        ) from signal
     warn_of_unknown([f"{word} (line {number})" for word, number in unknown.items()])
     before = f", {result.found:,} were done before" if result.found else ""
-    print_message(f"shard {shard}: {result.predicted:,} of {result.parts.inputs:,} inputs predicted{before}")
+    name = f"shard {bulk.shard}: " if bulk.shard is not None else ""
+    print_message(f"{name}{result.predicted:,} of {result.parts.inputs:,} inputs predicted{before}")
     if bulk.shard is not None:
         print_message(f"join the file when all shards are complete: heed join {bulk.output}")
         return None

@@ -118,7 +118,7 @@ def clean(
     drop_copies: Annotated[bool, typer.Option("--drop-copies", help="Drop pairs whose sides are the same text.")] = False,
     scripts: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE,TARGET", help="Scripts of both sides, such as LATIN,CYRILLIC. Default: any script."),
+        typer.Option(metavar="SOURCE,TARGET", help="Scripts of both sides, such as latin,cyrillic. Default: any script."),
     ] = None,
     languages: Annotated[
         str | None,
@@ -162,19 +162,15 @@ def clean(
     from heedful.data.clean import Filters
     from heedful.data.clean import clean as clean_corpus
     from heedful.data.sources import files_of, refuse_streams
-    from heedful.data.splits import splits_of_files
-    from heedful.errors import ConfigError
+    from heedful.data.splits import corpus_of_files
 
-    given = splits_of_files(files, header=header, columns=parse_names("--columns", columns))
-    if given.valid:
-        raise ConfigError(f"{len(files)} files given; expected one corpus: two files, or one .tsv, .jsonl or .parquet file")
-    (corpus,) = given.train
+    corpus = corpus_of_files(files, header=header, columns=parse_names("--columns", columns))
     refuse_streams(files_of(corpus))
     filters = Filters(
         max_ratio=max_ratio,
         max_words=max_words,
         drop_copies=drop_copies,
-        scripts=None if (names := parse_names("--scripts", scripts)) is None else (names[0].upper(), names[1].upper()),
+        scripts=parse_names("--scripts", scripts),
         languages=parse_names("--languages", languages),
         duplicates=not keep_duplicates,
         near_duplicates=near_duplicates,

@@ -96,7 +96,13 @@ def train(
             print_message(long_run_warning(facts["training_seconds"], advice))
         return
     folder = run or default_folder(config, path)
-    if (processes > 1 or max_restarts) and not is_rank():
+    if (processes > 1 or max_restarts) and is_rank():
+        raise ConfigError(
+            "--processes and --max-restarts have no effect in a process that torchrun has started",
+            hint="use --nproc-per-node and --max-restarts of torchrun, before the program",
+        )
+    if processes > 1 or max_restarts:
+        choose_device(device)  # an error once, not in each process
         arguments = ["train", recipe, *(overrides or []), "--run", str(folder), *(["--device", device] if device else [])]
         code = train_in_processes([*arguments, *(["--json"] if json else [])], processes, max_restarts, print_message)
         if code:

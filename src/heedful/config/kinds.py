@@ -31,6 +31,7 @@ LISTS = (list, tuple, set, frozenset, Sequence)
 TABLES = (dict, Mapping)
 DEEPEST = 8  # nested tables; a config may contain itself
 ANY_OF = "any of: "
+PATTERNS = {r"^\S+$": "is one word, without spaces"}  # in words
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
@@ -187,7 +188,7 @@ def _describe_rules(rules: Sequence[Any]) -> str:
     if (step := rule(rules, "multiple_of")) is not None:
         text += f" that is a multiple of {step}"
     if (pattern := rule(rules, "pattern")) is not None:
-        text += f" that matches {pattern!r}"
+        text += f" that {PATTERNS.get(pattern, f'matches {pattern!r}')}"
     if length := _describe_length(rules):
         text += f" of {length} characters"
     return text

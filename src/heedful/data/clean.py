@@ -33,17 +33,38 @@ from heedful.data.check import hash64
 from heedful.data.hash_split import normalize
 from heedful.data.minhash import near_duplicates, repeated, signatures
 from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
-from heedful.data.report import CheckReport, CorpusCheck
+from heedful.data.report import CheckReport, CorpusCheck, Finding
 from heedful.data.sources import CorpusConfig, place_of, title_of
 from heedful.data.unusable import LineProblem, Side, UnusableLines
-from heedful.errors import ConfigError, nearest
+from heedful.errors import ConfigError, DataError, nearest
+from heedful.evaluation.tables import inflect
 from heedful.storage.mapping import Growing
 from heedful.storage.writing import output_file
 
 CHUNK = 4096  # pairs that are hashed or scored together
 SCRIPT_LETTERS = 16  # letters of a script, at least
+LONG_NAMES = (  # of scripts, of several words
+    "CANADIAN SYLLABICS",
+    "KAYAH LI",
+    "MEETEI MAYEK",
+    "NEW TAI LUE",
+    "OL CHIKI",
+    "SYLOTI NAGRI",
+    "TAI LE",
+    "TAI THAM",
+    "TAI VIET",
+)
 LETTER_FORMS = ("MODIFIER", "FULLWIDTH", "HALFWIDTH", "DOUBLE-STRUCK")  # first words of names of letters of several scripts
 SHARE = 0.75  # of the letters of a side that must be of its script
+OPTIONS = {  # of `heed data clean`, by the problem that they cause
+    "ratio": "--max-ratio",
+    "words": "--max-words",
+    "copy": "--drop-copies",
+    "script": "--scripts",
+    "language": "--languages",
+    "near": "--near-duplicates",
+    "score": "--min-score",
+}
 LETTERS = 20  # the language of a shorter text cannot be identified reliably; it is kept
 
 Scorer = Callable[[Sequence[str], Sequence[str]], Sequence[float | None]]  # mean log p per token; None: too long for the model
@@ -57,7 +78,7 @@ class Filters:
     max_ratio: float = MAX_RATIO
     max_words: int | None = None
     drop_copies: bool = False
-    scripts: Sides | None = None  # of source and target, as in the names of Unicode characters: LATIN, CYRILLIC
+    scripts: Sides | None = None  # of source and target, as in the names of Unicode characters, in any case: latin, cyrillic
     languages: Sides | None = None  # codes of py3langid
     duplicates: bool = True
     near_duplicates: float | None = None  # similarity from which on a pair is a near-duplicate
@@ -79,15 +100,30 @@ def clean(corpus: CorpusConfig, filters: Filters, output: Path, score: Scorer | 
         raise ConfigError(f"{output} exists already; expected a new file", hint="choose another name with --output")
     check_filters(filters, score)
     dropped = UnusableLines(lambda problem: place_of(corpus, problem.line, problem.side))
-    total, passed = first_pass(corpus, filters, dropped)
     kept = 0
     with output_file(output) as file:
+        total, passed = first_pass(corpus, filters, dropped)
         for pair in second_pass(corpus, filters, passed, dropped, score):
             file.write(render(pair))
             kept += 1
+        if kept == 0:
+            raise nothing_kept(corpus, total, dropped.findings())
     findings = tuple(replace(finding, action="dropped") for finding in dropped.findings())
     check = CorpusCheck("train", title_of(corpus), total, kept, findings, np.zeros(0, np.int64))
     return CheckReport((check,))
+
+
+def nothing_kept(corpus: CorpusConfig, total: int, findings: Sequence[Finding]) -> DataError:
+    """The error of filters that drop every pair: names the one that drops most."""
+    if total == 0:
+        return DataError(f"{title_of(corpus)} has no pairs; expected at least one")
+    most = max(findings, key=lambda finding: finding.count)
+    place, text = most.examples[0]
+    return DataError(
+        f"{title_of(corpus)} has {total:,} {inflect('lines', total)}, but no pair passes the filters; "
+        f"{most.count:,} {most.what}, the first at {place}: {text}",
+        hint=f"change {OPTIONS[most.kind]}" if most.kind in OPTIONS else "check these lines",
+    )
 
 
 def first_pass(corpus: CorpusConfig, filters: Filters, dropped: UnusableLines) -> tuple[int, Kept]:
@@ -171,7 +207,7 @@ def pair_tests(filters: Filters) -> list[Test]:
     if filters.drop_copies:
         tests.append(copied)
     if filters.scripts is not None:
-        scripts = filters.scripts
+        scripts = filters.scripts[0].upper(), filters.scripts[1].upper()
         tests.append(lambda pair: other_script(pair, scripts))
     if filters.languages is not None:
         tests.append(language_test(filters.languages))
@@ -202,8 +238,9 @@ def other_script(pair: Pair, scripts: Sides) -> LineProblem | None:
 
 @lru_cache(maxsize=1 << 16)
 def script_of(character: str) -> str:
-    """The script of a letter: the first word of its Unicode name, which is LATIN, GREEK, CYRILLIC, ARABIC, CJK, HANGUL, …"""
-    return unicodedata.name(character, "UNKNOWN").split(" ")[0]
+    """The script of a letter: its Unicode name begins with it, as with LATIN, GREEK, CYRILLIC, ARABIC, CJK, HANGUL, …"""
+    name = unicodedata.name(character, "UNKNOWN")
+    return next((script for script in LONG_NAMES if name.startswith(f"{script} ")), name.split(" ")[0])
 
 
 def language_test(languages: Sides) -> Test:
@@ -248,17 +285,18 @@ def check_filters(filters: Filters, score: Scorer | None) -> None:
         given, other = ("--score", "--min-score") if score is not None else ("--min-score", "--score")
         raise ConfigError(f"{given} is given without {other}; expected both", hint="add --score RUN --min-score -3")
     for script in filters.scripts or ():
-        if script not in all_scripts():
-            close = nearest(script, all_scripts())
+        if script.upper() not in all_scripts():
+            known = sorted(map(str.lower, all_scripts()))
+            close = nearest(script.lower(), known)
             raise ConfigError(
-                f"--scripts: given {script!r}, expected two of: {', '.join(sorted(all_scripts()))}",
+                f"--scripts: given {script!r}, expected two of: {', '.join(known)}",
                 hint=f"did you mean {close!r}?" if close else None,
             )
 
 
 @lru_cache(maxsize=1)
 def all_scripts() -> frozenset[str]:
-    """The scripts with at least SCRIPT_LETTERS letters in the Basic Multilingual Plane, by the first words of their names."""
+    """The scripts with at least SCRIPT_LETTERS letters in the Basic Multilingual Plane."""
     counts = Counter(script_of(chr(code)) for code in range(1 << 16) if chr(code).isalpha())
     return frozenset(script for script, count in counts.items() if count >= SCRIPT_LETTERS and script not in LETTER_FORMS)
 

@@ -30,6 +30,7 @@ from heedful.data.tables import dataset_splits, text_columns
 from heedful.data.toys import PairToy, ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, Share
 from heedful.errors import ConfigError
+from heedful.evaluation.tables import counted
 
 SPLITS = ("train", "valid", "test")
 
@@ -236,6 +237,31 @@ def splits_of_files(files: list[str], *, header: bool = False, columns: tuple[st
     """Return the splits of `heed data check FILES`, train, valid and test: each two files, or a .tsv, .jsonl or .parquet file.
 
     columns: of .parquet files; default: the only two that have text"""
+    corpora = pair_files(files, header=header, columns=columns)
+    if corpora is None or not 1 <= len(corpora) <= len(SPLITS):
+        raise ConfigError(
+            f"{counted(len(files), 'files')} given; expected a source and a target file, "
+            "or one .tsv, .jsonl or .parquet file, for train and optionally for valid and test",
+            hint="write for example: heed data check train.en train.de valid.en valid.de; "
+            "labeled or plain text is checked by its recipe: heed data check RECIPE",
+        )
+    return Splits(*((corpus,) for corpus in corpora))
+
+
+def corpus_of_files(files: list[str], *, header: bool, columns: tuple[str, str] | None) -> CorpusConfig:
+    """Return the corpus of `heed data clean FILES`; arguments as in `splits_of_files`."""
+    corpora = pair_files(files, header=header, columns=columns)
+    if corpora is None or len(corpora) != 1:
+        raise ConfigError(
+            f"{counted(len(files), 'files')} given; expected a source and a target file, "
+            "or one .tsv, .jsonl or .parquet file of sentence pairs",
+            hint="write for example: heed data clean web.en web.de --output clean.jsonl",
+        )
+    return corpora[0]
+
+
+def pair_files(files: list[str], *, header: bool, columns: tuple[str, str] | None) -> list[CorpusConfig] | None:
+    """Return the corpora of files, each two files or a .tsv, .jsonl or .parquet file; None if a target file is missing."""
     corpora: list[CorpusConfig] = []
     unpaired: list[str] = []
     for file in files:
@@ -251,16 +277,11 @@ def splits_of_files(files: list[str], *, header: bool = False, columns: tuple[st
             corpora.append(CorpusConfig(source=unpaired.pop(), target=file, header=header or None))
         else:
             unpaired.append(file)
-    if unpaired or not 1 <= len(corpora) <= len(SPLITS):
-        raise ConfigError(
-            f"{len(files)} file{'s' * (len(files) != 1)} given; expected a source and a target file, "
-            "or one .tsv, .jsonl or .parquet file, for train and optionally for valid and test",
-            hint="write for example: heed data check train.en train.de valid.en valid.de; "
-            "labeled or plain text is checked by its recipe: heed data check RECIPE",
-        )
+    if unpaired:
+        return None
     if columns and not any(corpus.parquet for corpus in corpora):
         raise ConfigError("--columns has no effect without a .parquet file")
-    return Splits(*((corpus,) for corpus in corpora))
+    return corpora
 
 
 def only_text_columns(file: str) -> tuple[str, ...]:

@@ -316,7 +316,20 @@ def shards_of(kept: Iterator[Pair]) -> Iterator[tuple[int, list[Pair]]]:
 def make_windows(sizes: Sequence[Sequence[int]], max_bytes: int) -> list[Window]:
     """The shards of each corpus in each window: as few windows as possible, each of at most a third of max_bytes;
     sizes: bytes of each shard of each corpus."""
-    room = max_bytes // WINDOWS
+    found = cut_windows(sizes, max_bytes // WINDOWS)
+    if not isinstance(found, int):
+        return found
+    while isinstance(found, int):  # with more room, more corpora are in every window, which may need still more
+        megabytes = -(-WINDOWS * found // 10**6)
+        found = cut_windows(sizes, megabytes * 10**6 // WINDOWS)
+    raise ConfigError(
+        f"data.max_store_megabytes: given {max_bytes / 1e6:g}, expected at least {megabytes:,}, because {WINDOWS} windows are "
+        f"on the disk at a time, each with at least {SHARD:,} pairs of every corpus that has as many"
+    )
+
+
+def cut_windows(sizes: Sequence[Sequence[int]], room: int) -> list[Window] | int:
+    """The windows of at most `room` bytes; if there are none, the bytes of the largest window, with a shard of each corpus."""
     in_all: set[int] = set()
     for number in sorted(range(len(sizes)), key=lambda at: sum(sizes[at])):
         if 2 * sum(sum(sizes[one]) for one in (*in_all, number)) <= room:
@@ -345,7 +358,4 @@ def make_windows(sizes: Sequence[Sequence[int]], max_bytes: int) -> list[Window]
         windows = cut(count)
         if largest(windows) <= room:
             return windows
-    raise ConfigError(
-        f"data.max_store_megabytes: given {max_bytes / 1e6:g}, expected at least {WINDOWS * largest(cut(most)) / 1e6:,.1f}: "
-        f"{WINDOWS} windows, each with {SHARD:,} pairs of a corpus"
-    )
+    return largest(cut(most))

@@ -21,11 +21,21 @@ from heedful.data.sources import find_path
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
 from heedful.storage.manifest import NAME
-from heedful.storage.parts import Parts, Shard, open_parts
+from heedful.storage.parts import Parts, Shard, check_output, open_parts
 from heedful.storage.reading import sha256_of
 from heedful.tasks.predictor import Prediction, Predictor
 
 EVERY = 1024  # inputs of a part
+LABELS = {  # what an output depends on, in messages
+    "model": "the run",
+    "tokenizers": "the tokenizers",
+    "search": "--search",
+    "options": "an option of the task",
+    "form": "the format of the output",
+    "precision": "--precision",
+    "inputs": "the number of inputs",
+    "every": "--commit-every",
+}
 
 
 @dataclass(frozen=True)
@@ -76,8 +86,11 @@ class ShardResult(NamedTuple):
 
 def predict_to_file(job: BulkJob, output: Path, shard: Shard, unknown: dict[str, int], *, every: int = EVERY) -> ShardResult:
     """Predict the inputs of a shard that are not done yet; unknown: as in `Predictor.predict_chunks`."""
-    refuse_streams([*job.files, *(value for value in asdict(job.options).values() if isinstance(value, Path))])
-    parts = open_parts(output, job.describe(), sum(1 for _ in job.inputs()), every)
+    read = [*job.files, *(value for value in asdict(job.options).values() if isinstance(value, Path))]
+    refuse_streams(read)
+    check_output(output, [find_path(str(path)) for path in read])
+    labels = {**LABELS, "files": ", ".join(map(str, job.files))}
+    parts = open_parts(output, job.describe(), sum(1 for _ in job.inputs()), every, labels)
     share = shard.share(parts.total)
     predicted = 0
     with parts.hold(shard):

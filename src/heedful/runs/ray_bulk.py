@@ -16,7 +16,7 @@ from typing import Any
 from heedful.errors import ConfigError
 from heedful.runs.bulk import EVERY, BulkJob, predict_to_file, render_text
 from heedful.runs.load import load
-from heedful.storage.parts import Joined, Shard, join_parts, load_parts
+from heedful.storage.parts import Joined, Shard, check_output, join_parts, load_parts
 from heedful.tasks import find_command
 
 Name = str | os.PathLike[str]
@@ -43,6 +43,7 @@ def predict_on_ray(
     ray = import_ray()
     target = Path(output).resolve()
     sources = [str(Path(file).resolve()) for file in files]
+    check_output(target, map(Path, sources))
 
     def predict_shard(row: dict[str, Any]) -> dict[str, Any]:
         from heedful.runs.ray_bulk import predict_one  # in the process of a worker

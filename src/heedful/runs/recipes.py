@@ -42,8 +42,11 @@ def find_recipe(name: str) -> Path:
     if (path := find_file(name)) is not None:
         return path
     close = nearest(Path(name).stem, known)
+    what = f"there is no recipe, file or run folder {name!r}; the recipes are: {', '.join(sorted(known))}"
+    if "/" in name or name.endswith(".toml"):
+        what = f"there is no file or run folder {name!r}; expected one of them, or the name of a recipe"
     raise ConfigError(
-        f"given recipe {name!r}, expected a recipe file or one of: {', '.join(known)}",
+        what,
         hint=f"did you mean {close!r}?" if close else "list the recipes with `heed recipes`",
     )
 

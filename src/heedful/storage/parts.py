@@ -14,19 +14,19 @@ the number of shards: a shard is only a range of parts, and another number of sh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heedful.errors import CheckpointError, ConfigError, DataError, MissingFile
+from heedful.errors import CheckpointError, ConfigError, DataError, MissingFile, WriteError
 from heedful.storage.folders import clear_temporary
 from heedful.storage.locks import LockHeld, locked
 from heedful.storage.manifest import Damaged, seal
 from heedful.storage.reading import MAX_FILE, read_bytes, reason_of
-from heedful.storage.writing import output_bytes, replace_bytes, replace_text, write_error
+from heedful.storage.writing import output_bytes, replace_bytes, replace_text, require_folder, write_error
 
 JOB = "JOB.json"
 MAX_HEAD = 1024  # bytes of the first line of a part
@@ -119,6 +119,14 @@ class Parts:
                 f"shard {shard} of {self.folder} is being written by {held.holder}", hint="wait until that process has ended"
             ) from held
 
+    def equal(self, output: Path) -> bool:
+        """Whether a file has the content of all parts, in order."""
+        try:
+            with output.open("rb") as file:
+                return all(file.read(len(part)) == part for part in map(self.read, range(self.total))) and not file.read(1)
+        except (OSError, Damaged):
+            return False
+
     def missing(self) -> str | None:
         """What is not done yet, as the end of a sentence; None if the output is complete."""
         runs = list(self.todo(range(self.total)))
@@ -145,27 +153,55 @@ class Parts:
 
 
 def parts_folder(output: Path) -> Path:
+    """The folder of the parts of an output file; an error if that is a folder itself."""
+    if output.is_dir():
+        raise WriteError(f"{output} is a folder; expected the name of a file", hint="choose another --output")
     return output.with_name(f"{output.name}.parts")
 
 
-def open_parts(output: Path, job: Mapping[str, Any], inputs: int, every: int) -> Parts:
+def check_output(output: Path, inputs: Iterable[Path]) -> None:
+    """Raise an error, before any work, for an output that cannot be written, is an input, or exists and is another file."""
+    require_folder(output)
+    if output.exists() and any(path.exists() and path.samefile(output) for path in inputs):
+        raise ConfigError(f"--output: given {output}, which is an input; expected another file", hint="choose another --output")
+    refuse_other_file(output, load_parts(output) if (parts_folder(output) / JOB).exists() else None)
+
+
+def refuse_other_file(output: Path, parts: Parts | None) -> None:
+    """Raise an error for an output that exists, unless it has the content of these parts."""
+    if output.is_file() and (parts is None or not parts.equal(output)):
+        raise ConfigError(
+            f"{output} exists already, with other content than this command writes; expected a new file",
+            hint=f"choose another --output, or remove {output}",
+        )
+
+
+def open_parts(output: Path, job: Mapping[str, Any], inputs: int, every: int, labels: Mapping[str, str] | None = None) -> Parts:
     """The parts of an output file; a new folder, or one of the same job.
 
-    job: what the output depends on, as JSON values; any difference is an error"""
+    job: what the output depends on, as JSON values; any difference is an error; labels: names of these values in the error"""
     folder = parts_folder(output)
     wanted = json.loads(json.dumps({**job, "inputs": inputs, "every": every}))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         with locked(folder / ".lock", wait=True):
             if not (folder / JOB).exists():
                 replace_text(folder / JOB, seal(wanted))
     except OSError as error:
         raise write_error(folder, error) from error
     given = _read_job(folder)
-    different = sorted(name for name in {*given, *wanted} if given.get(name) != wanted.get(name))
+    different = [name for name in {**wanted, **given} if given.get(name) != wanted.get(name)]
+    if "files" in different and "inputs" in different:
+        different.remove("inputs")  # it follows
     if different:
+        changed = []
+        for name in different:
+            before, now = given.get(name), wanted.get(name)
+            values = f" (was {before!r}, given {now!r})" if isinstance(before, int | str) else ""
+            changed.append(f"{(labels or {}).get(name, name)}{values}")
         raise ConfigError(
-            f"{folder} was begun with other values of: {', '.join(different)}; expected the same inputs, run and options",
+            f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since {folder} was begun; "
+            "expected the same inputs, run and options",
             hint=f"choose another --output, or remove {folder} to begin again",
         )
     return Parts(folder, inputs, every)
@@ -210,6 +246,7 @@ def join_parts(parts: Parts, output: Path) -> Joined:
         raise DataError(
             f"{output} cannot be joined: {missing}", hint="run these shards again; --shard 1/1 does all that is missing"
         )
+    refuse_other_file(output, parts)
     size = lines = 0
     with output_bytes(output) as file:
         for number in range(parts.total):

@@ -150,7 +150,12 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
 
 
 def decode_line(line: bytes, path: Path, number: int) -> str:
-    """Decode a line of UTF-8; the DataError names the command that converts the file."""
+    """Decode a line of UTF-8 without NUL bytes; the DataError names the command that converts the file."""
+    if b"\0" in line:
+        raise DataError(
+            f"{name_of(path)} line {number}: the text contains a NUL byte; expected text without NUL bytes",
+            hint=r"remove them: tr -d '\0' < FILE > CLEANED",
+        )
     try:
         return line.decode()
     except UnicodeDecodeError as error:
