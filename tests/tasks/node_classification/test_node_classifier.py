@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from workshop import heed
 import heedful
 from heedful import inspection
 from heedful.data.graph_toys import GRAPHS
-from heedful.data.graphs import read_graphs
+from heedful.data.graphs import Graph, Node, read_graphs
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.node_baselines import NodeTable, propagate_labels, ridge_labels
 from heedful.inspection.drawing.figure import Heatmap, Polyline, color
@@ -27,6 +28,7 @@ from heedful.inspection.drawing.graph_figure import DrawnEdge, DrawnNode, graph_
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.build import data_of
 from heedful.runs.config import read_run
+from heedful.tasks.node_classification import predictor
 from heedful.tasks.node_classification.data import EncodedGraph, GraphData
 from heedful.tasks.node_classification.model import NodeModel
 from heedful.tasks.node_classification.predictor import NodeClassifier
@@ -209,6 +211,27 @@ GRAPH: dict[str, Any] = {
     "nodes": [{"node": name, "x": x, "y": 0.5} for name, x in (("u", 1), ("v", 0), ("w", 2), ("alone", 1))],
     "edges": [("u", "v"), ("v", "w"), ("v", "u"), ("w", "w")],
 }
+
+
+def test_labels_of_a_part_of_a_graph_are_those_of_nodes_with_the_same_prediction_in_the_whole_graph(
+    classifier: NodeClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers, names = len(classifier.model.attentions()), [f"n{at}" for at in range(30)]
+    nodes = [Node("", name, "one", None, {"node": name, "x": str(at % 3), "y": "1"}) for at, name in enumerate(names)]
+    monkeypatch.setattr(predictor, "WHOLE", 20)
+    monkeypatch.setattr(predictor, "NEIGHBORHOOD", 9)
+    monkeypatch.setattr(predictor, "has_split", lambda data, split: True)
+    monkeypatch.setattr(predictor, "read_graphs", lambda data, split: [Graph("", nodes, [(at, at + 1) for at in range(29)])])
+    whole = {"nodes": [node.values for node in nodes], "edges": list(pairwise(names))}
+    expected = dict(zip(names, next(classifier.predictions([whole])).probabilities, strict=True))
+    examples = list(classifier.example_inputs("valid"))
+    assert [one.name for one in examples] == [f"node {name}" for name in names]
+    for name, found in zip(names, classifier.predictions([one.text for one in examples]), strict=True):
+        given = json.loads(examples[names.index(name)].text)["nodes"]
+        labeled = [at for at, node in enumerate(given) if node["label"] is not None]
+        assert given[0]["node"] == name and 0 in labeled and len(labeled) <= 9 - layers * (0 < names.index(name) < 29)
+        for at in labeled:
+            assert found.probabilities[at] == pytest.approx(expected[found.nodes[at]], abs=1e-5)
 
 
 def test_edges_that_occur_twice_and_loops_change_nothing(classifier: NodeClassifier) -> None:
