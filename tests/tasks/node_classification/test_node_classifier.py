@@ -256,6 +256,13 @@ def test_tables_and_json_have_the_same_predictions(
     assert "given both --nodes and a file of graphs" in capsys.readouterr().err
     assert heed("classify-nodes", run, *tables[2:]) == 2
     assert "--edges is given without --nodes" in capsys.readouterr().err
+    assert heed("inspect", "graph", run, *tables, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == inspection.graph(classifier, json.dumps(GRAPH)).to_dict() and shown["edges"]
+    assert heed("inspect", "graph", run, "{}", *tables) == 2
+    assert "given a graph and --nodes, expected one of: a graph, --file, --nodes" in capsys.readouterr().err
+    assert heed("inspect", "graph", run, *tables[2:], "--file", tables[1]) == 2
+    assert "--edges is given without --nodes" in capsys.readouterr().err
 
 
 def test_a_graph_that_is_none_is_one_sentence(classifier: NodeClassifier) -> None:

@@ -17,7 +17,7 @@ from heedful.data.graphs import Graph, has_split, parse_graph, read_graphs, read
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.json_text import parse_json
 from heedful.data.sources import find_path
-from heedful.errors import ConfigError, lookup
+from heedful.errors import ConfigError, DataError, lookup
 from heedful.evaluation.labels import softmax
 from heedful.evaluation.tables import counted
 from heedful.nn.model import inference_context
@@ -114,8 +114,20 @@ class NodeClassifier(Predictor):
     ) -> Iterator[NodePrediction]:
         if options.nodes is None:
             return self.predict_graphs(chunks, first)
-        edges = None if options.edges is None else find_path(str(options.edges))
-        return self.classify(read_tables(self.run.data.undivided(), find_path(str(options.nodes)), edges))
+        return self.classify(self.table_graphs(options.nodes, options.edges))
+
+    def table_graphs(self, nodes: Path, edges: Path | None) -> list[Graph]:
+        """The graphs of a table of nodes and one of edges, like those of the training data."""
+        return read_tables(self.run.data.undivided(), find_path(str(nodes)), None if edges is None else find_path(str(edges)))
+
+    def table_text(self, nodes: Path, edges: Path | None) -> str:
+        """The graph of two tables as JSON, as `encode_example` reads it; DataError if they have several."""
+        graph, *more = self.table_graphs(nodes, edges)
+        if more:
+            raise DataError(f"{nodes} has {len(more) + 1:,} graphs; expected one", hint="keep the lines of one graph")
+        self.encode_graph(graph)  # an unusable feature is an error with the line of the table
+        everything = range(len(graph.nodes))
+        return graph_text(graph, everything, everything, self.run.data.label)
 
     def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         return ([line for line in chunk if line.strip()] for chunk in chunks)
