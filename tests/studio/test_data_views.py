@@ -365,6 +365,19 @@ def test_decisions_change_with_the_desired_return_and_the_path(browser: Any, url
         assert bars(opened, "Probabilities of the actions") == probabilities(shorter) and "step=1" in opened.url
 
 
+def test_slanted_names_of_columns_are_inside_the_card(browser: Any, url: str, predictors: Any) -> None:
+    text = max((one.text for one in examples(predictors["decisions"])), key=len)
+    with page(browser, url, "attention", model="decisions", text=text) as opened:
+        shown = opened.locator(".map > .scroll").evaluate(
+            """box => {
+              const right = (one) => one.getBoundingClientRect().right;
+              return [...box.querySelectorAll("svg text")].map((one) => right(box) - right(one));
+            }"""
+        )
+        assert len(shown) > 5 and min(shown) >= 0
+        assert opened.locator(".map > .scroll").evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
 def test_episodes_are_rolled_out_on_request(browser: Any, url: str, predictors: Any) -> None:
     expected = inspection.returns(predictors["decisions"], episodes=30).to_dict()["rollouts"]
     with page(browser, url, "work", model="decisions", text="") as opened:
