@@ -217,6 +217,8 @@ def test_the_attention_view_of_a_caption_draws_a_query_on_the_image(browser: Any
     weights = inspection.attention(captioner, first, kind="cross").all_maps()["maps"][0]["values"][0][0]
     with page(browser, url, "attention", model="captions", text="", kind="cross") as opened:
         assert opened.get_by_role("link", name="Choose another in Work").is_visible()
+        assert opened.locator('[aria-label="Values"]').is_visible()
+        assert opened.locator('[aria-label="Units"], #hide-special').count() == 0  # patches are neither subwords nor words
         assert opened.locator(".map > .scroll svg text").all_text_contents() == ["1,1", "1,2", "2,1", "2,2"]
         query = opened.get_by_role("img", name="Attention of the query on the image; arrow keys move over patches")
         press(opened, query, "ArrowRight", "ArrowLeft", "ArrowUp", "ArrowLeft")
