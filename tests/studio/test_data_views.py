@@ -156,11 +156,14 @@ def test_a_file_is_classified_and_what_is_no_image_is_refused_in_a_sentence(
     opened.goto(f"{url}/#/work?model=vit")
     opened.wait_for_selector("html[data-ready]")
     settle(opened)
+    address = opened.url
+    opened.set_input_files("#file", {"name": "empty.png", "mimeType": "image/png", "buffer": b""})
+    playwright.expect(opened.get_by_role("alert")).to_have_text("empty.png is empty; expected an image.")
+    assert opened.url == address  # the example is still chosen
     for name, raw, sentence in (
         ("note.png", b"not an image", "is not an image in a known format"),
         ("broken.png", content[:50], "damaged"),
         ("large.txt", b"a" * 80_000, "expected at most 100,000"),
-        ("empty.png", b"", "expected"),
         ("photo.png", noise(1200, 900), "is 320 pixels wide and 240 high, expected 4 and 4"),
     ):
         opened.set_input_files("#file", {"name": name, "mimeType": "image/png", "buffer": raw})
