@@ -356,6 +356,8 @@ def test_decisions_change_with_the_desired_return_and_the_path(browser: Any, url
         return rounded(decision.probabilities)
 
     with page(browser, url, "work", model="decisions", text=json.dumps(HISTORY)) as opened:
+        desired = json.loads(examples(maker)[1].text)["desired"]
+        assert opened.get_by_role("button", name=f"episode 2, return {desired:g}", exact=True).is_visible()
         assert bars(opened, "Probabilities of the actions") == probabilities(HISTORY)
         assert opened.get_by_role("img", name="Grid world; path a1 a2 b2").is_visible()
         assert opened.locator("rect.wall").count() == len(maker.world.to_dict()["walls"])
