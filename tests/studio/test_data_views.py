@@ -335,6 +335,37 @@ def test_a_graph_shows_labels_and_the_attention_of_a_node(browser: Any, url: str
         assert_attention(opened, head, moved)
 
 
+def test_names_of_nodes_are_above_all_nodes_and_cover_none(browser: Any, url: str) -> None:
+    names = [f"person{at}" for at in range(12)]
+    nodes = [{"node": name, "x": at, "y": 1} for at, name in enumerate(names)]
+    text = json.dumps({"nodes": nodes, "edges": [["person0", name] for name in names[1:7]]})
+    covered = """svg => {
+      const circles = [...svg.querySelectorAll("g circle:first-child")].map((one) => one.getBoundingClientRect());
+      const texts = [...svg.querySelectorAll("g:last-of-type ~ text")].map((one) => one.getBoundingClientRect());
+      const apart = (a, b) => a.right < b.left || b.right < a.left || a.bottom < b.top || b.bottom < a.top;
+      return [texts.length, texts.filter((one) => circles.some((other) => !apart(one, other))).length];
+    }"""
+    with page(browser, url, "work", model="nodes", width=390, text=text) as opened:
+        shown, hidden = opened.locator('svg[aria-label^="Graph"]').evaluate(covered)
+        assert shown == 7 and hidden <= 1
+
+
+def test_of_a_part_of_a_large_graph_only_some_nodes_are_compared(browser: Any, tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("node_classification", tmp_path)
+    data = "data={form='graphs', builtin='communities', counts={train=200, valid=50, test=50}}"
+    assert heed("train", recipe, data, "model.features=8", "training.steps=2", "--run", tmp_path / "large") == 0
+    first = next(heedful.NodeClassifier.load(tmp_path / "large").example_inputs("valid"))
+    given = json.loads(first.text)["nodes"]
+    compared = [one for one in given if one["label"]]
+    assert 0 < len(compared) < len(given)
+    with run_server(tmp_path / "large") as running, page(browser, running.url, "work", model="large", text="") as opened:
+        assert opened.get_by_role("button", name=f"node {given[0]['node']}", exact=True).get_attribute("aria-pressed") == "true"
+        assert f" of {len(compared)} labels are as in the input" in opened.locator("#right").inner_text()
+        assert "Part of a larger graph" in opened.locator("#part").inner_text()
+        wrong = opened.locator("g[data-node] circle[stroke-dasharray]").count()
+        assert opened.locator("#right").inner_text().startswith(f"{len(compared) - wrong} of")
+
+
 def assert_attention(opened: Any, result: Any, name: str) -> None:
     """The bars and the lines have the weights of a node to itself and its neighbors."""
     (itself,) = (one.itself for one in result.nodes if one.node == name)
