@@ -27,7 +27,7 @@ export interface ModelInfo {
 /** Cells are named like squares of a chess board: b3 is the second column, third row. */
 export interface GridWorld { size: number; walls: string[]; goals: Record<string, number> }
 
-export interface ExampleInput { text: string; expected: string | null }
+export interface ExampleInput { text: string; expected: string | null; name: string | null }
 
 const embedded = document.getElementById("recorded");
 /** The data of this page, where it is that of a result. */

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, main_thread
 from threading import enumerate as enumerate_threads
 
 import numpy as np
@@ -133,7 +132,7 @@ def test_an_interrupted_build_ends_after_the_shards_that_are_encoded_now(
         encode(worker, folder, pairs)
         encoded.append(folder.name)
         if len(encoded) == 3:
-            _thread.interrupt_main()
+            signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
             assert interrupted.wait(10)
 
     monkeypatch.setattr(Worker, "encode", interrupt)

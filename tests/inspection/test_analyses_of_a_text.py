@@ -17,6 +17,7 @@ from heedful import inspection
 from heedful.errors import ConfigError
 from heedful.inspection.analyses.ablate import AblationResult
 from heedful.inspection.analyses.example_text import ExampleText
+from heedful.inspection.drawing.figure import Label
 from heedful.inspection.explaining.trained import CONTINUATION
 from heedful.inspection.explaining.tree import prefix_of
 from heedful.inspection.measures.interventions import target_log_probabilities
@@ -44,6 +45,30 @@ def classifier(tiny_runs: dict[str, Path]) -> heedful.Classifier:
 
 
 # What a task contributes
+
+
+PATCHES, NODES = "[CLS], then patches of the image", "nodes of the graph"
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "rows"),
+    [
+        ("image_classification", ["image", "label"], PATCHES),
+        ("node_classification", ["graph", "label"], NODES),
+        ("captioning", ["image", "caption"], "tokens of the caption, at the step that predicts them"),
+        ("decisions", ["history", "label"], "tokens of the history"),
+        ("embedding", ["text", "label"], "tokens of the text, from <s> to </s>"),
+    ],
+)
+def test_captions_name_the_kind_of_the_input_and_of_the_output(
+    tiny_runs: dict[str, Path], task: str, names: list[str], rows: str
+) -> None:
+    predictor = heedful.load(tiny_runs[task])
+    text = TEXT if predictor.reads_text else next(iter(predictor.example_inputs("valid"))).text
+    result = inspection.attention(predictor, text)
+    assert [one.partition(":")[0] for one in result.example.captions()] == names
+    written = " ".join(mark.text for mark in result.figure().marks if isinstance(mark, Label))
+    assert rows in written and "None" not in written
 
 
 def test_log_probabilities_of_the_outputs_are_the_scores_of_the_task(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from heedful.inspection.drawing.charts import dials, heatmap_chart, line_chart, ticks
-from heedful.inspection.drawing.figure import ACCENT, FAINT, Heatmap, Label, Polyline, heatmap, stack
+from heedful.inspection.drawing.charts import Interval, dials, heatmap_chart, interval_chart, line_chart, ticks
+from heedful.inspection.drawing.figure import ACCENT, FAINT, INK, QUIET, Heatmap, Label, Polyline, heatmap, stack
 from heedful.inspection.drawing.plots import save
 
 
@@ -46,6 +46,20 @@ def test_a_line_chart_passes_through_its_values_and_tick_labels_match() -> None:
     across = [x for x, _ in line.points]
     assert len({round(b - a, 6) for a, b in pairwise(across)}) == 1
     assert all(0 <= x <= figure.width and 0 <= up <= figure.height for x, up in line.points)
+
+
+def test_names_of_lines_are_beside_the_axes_and_every_curve_is_in_the_legend() -> None:
+    points = [Interval(at, at / 2, at / 2 - 1, at / 2 + 1) for at in (0.0, 4.0, 8.0)]
+    figure = interval_chart(points, "returns", ("desired", "reached"), {"mean": 3.0, "highest": 3.1}, others=points)
+    labels = {mark.text: mark for mark in figure.marks if isinstance(mark, Label)}
+    drawn = [mark for mark in figure.marks if isinstance(mark, Polyline)]
+    right = max(x for mark in drawn for x, y in mark.points if y > labels["this run, 95% interval"].y + 10)
+    assert labels["mean"].x > right and labels["highest"].x > right
+    assert labels["mean"].y - labels["highest"].y >= 14
+    (key, diagonal) = sorted((mark for mark in drawn if mark.dashed), key=lambda mark: mark.points[0][1])
+    assert key.points[0][1] == labels["equal to the desired"].y and diagonal.points[0][1] > diagonal.points[1][1]
+    keys = [mark.color for mark in drawn if mark.points[0][1] == mark.points[1][1] == key.points[0][1]]
+    assert keys == [ACCENT, INK, QUIET] and "other run, 95% interval" in labels
 
 
 def test_a_heatmap_chart_has_one_pixel_per_value_and_numbered_columns() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from heedful.errors import ConfigError, WriteError
 from heedful.inspection.drawing.figure import Figure, Heatmap, Label, color
-from heedful.inspection.drawing.head_figures import Cell, Legend, format_importance, grids, head_figure
+from heedful.inspection.drawing.head_figures import TITLE, Cell, Legend, format_importance, grids, head_figure
 from heedful.inspection.drawing.plots import save
 from heedful.inspection.drawing.svg import as_svg
 
@@ -53,6 +53,7 @@ def test_the_roles_of_a_head_are_in_its_cell_above_its_value() -> None:
     assert words["-1"].y < words[".500"].y < words["nsubj→h"].y < words["rare"].y < words["-.010"].y
     first = cells.y, cells.y + cells.height / 2
     assert all(first[0] < words[text].y < first[1] for text in ("-1", ".500"))
+    assert words["-1"].y < words[".500"].y - 12 and first[1] - words[".500"].y > 12  # as high as a line
     assert all(cells.x < words[text].x < cells.x + cells.width / 2 for text in ("-1", ".500", "nsubj→h", "-.010"))
 
 
@@ -73,6 +74,11 @@ def test_negative_importance_is_orange_zero_white_and_positive_blue() -> None:
     negative, zero, positive, largest = (color(share, "importance") for share in (-0.042, 0.0, 0.042, 1.0))
     assert negative[0] > negative[2] + 25 and positive[2] > positive[0] + 25
     assert min(zero) == 255 and sum(largest) < sum(positive) < sum(zero)
+
+
+def test_the_figure_of_a_single_kind_has_a_title() -> None:
+    figure = head_figure([Cell("within", 0, 0, 0.5, [])], LEGEND)
+    assert [mark.text for mark in figure.marks if isinstance(mark, Label)][:2] == [TITLE, "attention: within"]
 
 
 def test_every_head_has_a_colored_cell_with_tooltip_and_missing_heads_have_none() -> None:

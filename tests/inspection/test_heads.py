@@ -22,6 +22,8 @@ TREES = "\n".join(
     "\t".join([str(at), f"w{at}", *"____", str(at - 1), "nsubj" if at > 1 else "root", "_", "_"]) for at in range(1, 6)
 )
 
+KINDS = ("encoder", "decoder")
+
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
@@ -128,6 +130,12 @@ def test_without_training_text_frequencies_are_counted_in_the_samples(
     gone = translator.run.data.model_copy(update={"train": (corpus.model_copy(update={"tsv": str(tmp_path / "gone.tsv")}),)})
     monkeypatch.setattr(translator, "run", translator.run.model_copy(update={"data": gone}))  # type: ignore[attr-defined]
     assert heads(translator, data=lines).frequencies == "these sentences, because the training text is missing"
+
+
+def test_patches_of_an_image_are_not_looked_up_in_token_frequencies(tiny_runs: dict[str, Path]) -> None:
+    result = heads(heedful.load(tiny_runs["captioning"]), sentences=3)
+    roles = {side: {one.role for head in result.heads if head.kind == side for one in head.measures} for side in KINDS}
+    assert roles == {"encoder": {"positional"}, "decoder": {"positional", "rare"}}
 
 
 def test_the_loss_of_a_classifier_is_that_of_its_labels(tiny_runs: dict[str, Path]) -> None:

@@ -156,11 +156,14 @@ def test_a_file_is_classified_and_what_is_no_image_is_refused_in_a_sentence(
     opened.goto(f"{url}/#/work?model=vit")
     opened.wait_for_selector("html[data-ready]")
     settle(opened)
+    address = opened.url
+    opened.set_input_files("#file", {"name": "empty.png", "mimeType": "image/png", "buffer": b""})
+    playwright.expect(opened.get_by_role("alert")).to_have_text("empty.png is empty; expected an image.")
+    assert opened.url == address  # the example is still chosen
     for name, raw, sentence in (
         ("note.png", b"not an image", "is not an image in a known format"),
         ("broken.png", content[:50], "damaged"),
         ("large.txt", b"a" * 80_000, "expected at most 100,000"),
-        ("empty.png", b"", "expected"),
         ("photo.png", noise(1200, 900), "is 320 pixels wide and 240 high, expected 4 and 4"),
     ):
         opened.set_input_files("#file", {"name": name, "mimeType": "image/png", "buffer": raw})
@@ -217,6 +220,8 @@ def test_the_attention_view_of_a_caption_draws_a_query_on_the_image(browser: Any
     weights = inspection.attention(captioner, first, kind="cross").all_maps()["maps"][0]["values"][0][0]
     with page(browser, url, "attention", model="captions", text="", kind="cross") as opened:
         assert opened.get_by_role("link", name="Choose another in Work").is_visible()
+        assert opened.locator('[aria-label="Values"]').is_visible()
+        assert opened.locator('[aria-label="Units"], #hide-special').count() == 0  # patches are neither subwords nor words
         assert opened.locator(".map > .scroll svg text").all_text_contents() == ["1,1", "1,2", "2,1", "2,2"]
         query = opened.get_by_role("img", name="Attention of the query on the image; arrow keys move over patches")
         press(opened, query, "ArrowRight", "ArrowLeft", "ArrowUp", "ArrowLeft")
@@ -229,7 +234,8 @@ def test_a_forecast_has_intervals_baselines_and_a_table(browser: Any, url: str, 
     with page(browser, url, "work", model="forecasting", text="") as opened:
         result = inspection.forecast(forecaster, first, holdout=True)
         columns = result.forecast.columns
-        names = ["wind", "wind 0.1", "wind 0.5", "wind 0.9", "wind true"]
+        names = ["load", "load 0.1", "load 0.9", "load true"]
+        assert columns["load 0.5"] == columns["load"]  # the same column twice would say nothing
         assert cells(opened, "#values thead tr")[0] == ["date", *names]
         assert cells(opened, "#values tbody tr") == [
             [time, *(f"{columns[name][at]:.6g}" for name in names)] for at, time in enumerate(result.forecast.times)
@@ -237,8 +243,14 @@ def test_a_forecast_has_intervals_baselines_and_a_table(browser: Any, url: str, 
         assert [float(one) for one in cells(opened, "#errors tbody tr")[0][1:]] == pytest.approx(
             list(result.errors.values()), rel=1e-3
         )
-        press(opened, opened.get_by_role("button", name="load"), "Enter")
+        press(opened, opened.get_by_role("button", name="wind", exact=True), "Enter")
         assert opened.locator("figure").evaluate_all("all => all.map(one => one.dataset.variable)") == ["load", "wind"]
+        past, *lines = opened.locator('[data-variable="load"] svg').evaluate(
+            "one => [...one.querySelectorAll('polyline')].reverse().map(line => line.getAttribute('points').split(' '))"
+        )
+        band = opened.locator('[data-variable="load"] polygon').get_attribute("points").split(" ")
+        assert {band[0], *(line[0] for line in lines)} == {past[-1]}  # all begin at the last observed value
+        assert len(band) == 2 * len(result.forecast.times) + 1
         press(opened, opened.locator('[data-variable="load"] svg'), "ArrowRight")
         shown = opened.locator('[data-variable="load"] figcaption').inner_text()
         assert f"forecast {columns['load'][1]:.4g}" in shown and f"at {result.forecast.times[1]}" in shown
@@ -270,7 +282,7 @@ def test_a_pasted_table_is_forecast_and_one_with_a_missing_number_is_refused(bro
     playwright.expect(opened.get_by_role("alert")).to_have_count(0)
     settle(opened)
     expected = predictors["forecasting"].forecast(table)
-    assert [row[1] for row in cells(opened, "#values tbody tr")] == [f"{row[1]:.6g}" for row in expected.values]
+    assert [row[1] for row in cells(opened, "#values tbody tr")] == [f"{row[0]:.6g}" for row in expected.values]
     opened.close()
 
 
@@ -323,6 +335,37 @@ def test_a_graph_shows_labels_and_the_attention_of_a_node(browser: Any, url: str
         assert_attention(opened, head, moved)
 
 
+def test_names_of_nodes_are_above_all_nodes_and_cover_none(browser: Any, url: str) -> None:
+    names = [f"person{at}" for at in range(12)]
+    nodes = [{"node": name, "x": at, "y": 1} for at, name in enumerate(names)]
+    text = json.dumps({"nodes": nodes, "edges": [["person0", name] for name in names[1:7]]})
+    covered = """svg => {
+      const circles = [...svg.querySelectorAll("g circle:first-child")].map((one) => one.getBoundingClientRect());
+      const texts = [...svg.querySelectorAll("g:last-of-type ~ text")].map((one) => one.getBoundingClientRect());
+      const apart = (a, b) => a.right < b.left || b.right < a.left || a.bottom < b.top || b.bottom < a.top;
+      return [texts.length, texts.filter((one) => circles.some((other) => !apart(one, other))).length];
+    }"""
+    with page(browser, url, "work", model="nodes", width=390, text=text) as opened:
+        shown, hidden = opened.locator('svg[aria-label^="Graph"]').evaluate(covered)
+        assert shown == 7 and hidden <= 1
+
+
+def test_of_a_part_of_a_large_graph_only_some_nodes_are_compared(browser: Any, tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("node_classification", tmp_path)
+    data = "data={form='graphs', builtin='communities', counts={train=200, valid=50, test=50}}"
+    assert heed("train", recipe, data, "model.features=8", "training.steps=2", "--run", tmp_path / "large") == 0
+    first = next(heedful.NodeClassifier.load(tmp_path / "large").example_inputs("valid"))
+    given = json.loads(first.text)["nodes"]
+    compared = [one for one in given if one["label"]]
+    assert 0 < len(compared) < len(given)
+    with run_server(tmp_path / "large") as running, page(browser, running.url, "work", model="large", text="") as opened:
+        assert opened.get_by_role("button", name=f"node {given[0]['node']}", exact=True).get_attribute("aria-pressed") == "true"
+        assert f" of {len(compared)} labels are as in the input" in opened.locator("#right").inner_text()
+        assert "Part of a larger graph" in opened.locator("#part").inner_text()
+        wrong = opened.locator("g[data-node] circle[stroke-dasharray]").count()
+        assert opened.locator("#right").inner_text().startswith(f"{len(compared) - wrong} of")
+
+
 def assert_attention(opened: Any, result: Any, name: str) -> None:
     """The bars and the lines have the weights of a node to itself and its neighbors."""
     (itself,) = (one.itself for one in result.nodes if one.node == name)
@@ -344,6 +387,8 @@ def test_decisions_change_with_the_desired_return_and_the_path(browser: Any, url
         return rounded(decision.probabilities)
 
     with page(browser, url, "work", model="decisions", text=json.dumps(HISTORY)) as opened:
+        desired = json.loads(examples(maker)[1].text)["desired"]
+        assert opened.get_by_role("button", name=f"episode 2, return {desired:g}", exact=True).is_visible()
         assert bars(opened, "Probabilities of the actions") == probabilities(HISTORY)
         assert opened.get_by_role("img", name="Grid world; path a1 a2 b2").is_visible()
         assert opened.locator("rect.wall").count() == len(maker.world.to_dict()["walls"])
@@ -363,6 +408,19 @@ def test_decisions_change_with_the_desired_return_and_the_path(browser: Any, url
         press(opened, opened.locator("#step"), "ArrowLeft")
         shorter = {"desired": -1.25, "states": ["a1", "a2"], "actions": ["down"], "rewards": [-0.2]}
         assert bars(opened, "Probabilities of the actions") == probabilities(shorter) and "step=1" in opened.url
+
+
+def test_slanted_names_of_columns_are_inside_the_card(browser: Any, url: str, predictors: Any) -> None:
+    text = max((one.text for one in examples(predictors["decisions"])), key=len)
+    with page(browser, url, "attention", model="decisions", text=text) as opened:
+        shown = opened.locator(".map > .scroll").evaluate(
+            """box => {
+              const right = (one) => one.getBoundingClientRect().right;
+              return [...box.querySelectorAll("svg text")].map((one) => right(box) - right(one));
+            }"""
+        )
+        assert len(shown) > 5 and min(shown) >= 0
+        assert opened.locator(".map > .scroll").evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
 def test_episodes_are_rolled_out_on_request(browser: Any, url: str, predictors: Any) -> None:

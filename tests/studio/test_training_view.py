@@ -109,6 +109,15 @@ def test_keys_choose_a_record_in_all_figures_and_axes_change(browser: Any, studi
         assert "skipped updates" in opened.locator('[data-figure="skipped"]').inner_text()
 
 
+def test_a_single_validation_is_in_the_middle_of_an_axis_of_integers(browser: Any, studio: str, folder: Path) -> None:
+    (record,) = [one for one in read_metrics(folder / "damaged" / "metrics.jsonl") if one["kind"] == "valid"]
+    with page(browser, studio, "training", runs="damaged", model="tour") as opened:
+        figure = opened.locator('[data-figure="bleu"] svg')
+        (point,) = figure.locator("circle").evaluate_all("all => all.map((one) => Number(one.getAttribute('cx')))")
+        below = figure.locator('text[y="193"]').all_text_contents()
+        assert below == [str(record["step"] + at) for at in (-1, 0, 1)] and 200 < point < 260
+
+
 def test_the_pointer_shows_the_nearest_record(browser: Any, studio: str) -> None:
     with page(browser, studio, "training", model="", runs="live") as opened:
         box = opened.locator('[data-figure="loss"] svg').bounding_box()

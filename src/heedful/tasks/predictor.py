@@ -107,6 +107,7 @@ class ExampleInput(NamedTuple):
 
     text: str  # as a line of `heed predict`; a table has several lines
     expected: str | None  # the label, the caption or the action of the data; None: not known
+    name: str | None = None  # of a part of the data that has one; None: it has only its number
 
 
 class Predictor:

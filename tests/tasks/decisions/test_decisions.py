@@ -237,6 +237,12 @@ def test_a_history_that_cannot_be_used_is_one_sentence(
         maker.predict([HISTORY | change])
 
 
+def test_what_remains_of_a_return_has_no_rounding_error_in_the_name_of_its_token(maker: heedful.DecisionMaker) -> None:
+    history = {"desired": 0.8, "states": ["a1"] * 5, "actions": ["down"] * 4, "rewards": [0.3, 0.4, 0.1, 0.0]}
+    assert 0.8 - 0.3 - 0.4 - 0.1 != 0
+    assert maker.encode_example(json.dumps(history)).inputs[::3] == ["R1=0.8", "R2=0.5", "R3=0.1", "R4=0", "R5=0"]
+
+
 def test_analyses_name_the_tokens_and_predict_as_the_command_does(maker: heedful.DecisionMaker) -> None:
     text = json.dumps(HISTORY)
     example = maker.encode_example(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,15 @@ from workshop import heed
 import heedful
 from heedful import inspection
 from heedful.data.graph_toys import GRAPHS
-from heedful.data.graphs import read_graphs
+from heedful.data.graphs import Graph, Node, read_graphs
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.node_baselines import NodeTable, propagate_labels, ridge_labels
-from heedful.inspection.drawing.figure import Heatmap, Polyline, color
+from heedful.inspection.drawing.figure import Area, Figure, Label, Polyline, color
 from heedful.inspection.drawing.graph_figure import DrawnEdge, DrawnNode, graph_figure
 from heedful.models.encoder import Encoder, EncoderConfig
 from heedful.runs.build import data_of
 from heedful.runs.config import read_run
+from heedful.tasks.node_classification import predictor
 from heedful.tasks.node_classification.data import EncodedGraph, GraphData
 from heedful.tasks.node_classification.model import NodeModel
 from heedful.tasks.node_classification.predictor import NodeClassifier
@@ -211,6 +213,27 @@ GRAPH: dict[str, Any] = {
 }
 
 
+def test_labels_of_a_part_of_a_graph_are_those_of_nodes_with_the_same_prediction_in_the_whole_graph(
+    classifier: NodeClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers, names = len(classifier.model.attentions()), [f"n{at}" for at in range(30)]
+    nodes = [Node("", name, "one", None, {"node": name, "x": str(at % 3), "y": "1"}) for at, name in enumerate(names)]
+    monkeypatch.setattr(predictor, "WHOLE", 20)
+    monkeypatch.setattr(predictor, "NEIGHBORHOOD", 9)
+    monkeypatch.setattr(predictor, "has_split", lambda data, split: True)
+    monkeypatch.setattr(predictor, "read_graphs", lambda data, split: [Graph("", nodes, [(at, at + 1) for at in range(29)])])
+    whole = {"nodes": [node.values for node in nodes], "edges": list(pairwise(names))}
+    expected = dict(zip(names, next(classifier.predictions([whole])).probabilities, strict=True))
+    examples = list(classifier.example_inputs("valid"))
+    assert [one.name for one in examples] == [f"node {name}" for name in names]
+    for name, found in zip(names, classifier.predictions([one.text for one in examples]), strict=True):
+        given = json.loads(examples[names.index(name)].text)["nodes"]
+        labeled = [at for at, node in enumerate(given) if node["label"] is not None]
+        assert given[0]["node"] == name and 0 in labeled and len(labeled) <= 9 - layers * (0 < names.index(name) < 29)
+        for at in labeled:
+            assert found.probabilities[at] == pytest.approx(expected[found.nodes[at]], abs=1e-5)
+
+
 def test_edges_that_occur_twice_and_loops_change_nothing(classifier: NodeClassifier) -> None:
     simple = GRAPH | {"edges": [("w", "v"), ("u", "v")]}
     found = [one.to_dict() for one in classifier.predictions([GRAPH, simple, json.dumps(GRAPH)])]
@@ -232,6 +255,13 @@ def test_tables_and_json_have_the_same_predictions(
     assert heed("classify-nodes", run, tables[1], *tables) == 2
     assert "given both --nodes and a file of graphs" in capsys.readouterr().err
     assert heed("classify-nodes", run, *tables[2:]) == 2
+    assert "--edges is given without --nodes" in capsys.readouterr().err
+    assert heed("inspect", "graph", run, *tables, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == inspection.graph(classifier, json.dumps(GRAPH)).to_dict() and shown["edges"]
+    assert heed("inspect", "graph", run, "{}", *tables) == 2
+    assert "given a graph and --nodes, expected one of: a graph, --file, --nodes" in capsys.readouterr().err
+    assert heed("inspect", "graph", run, *tables[2:], "--file", tables[1]) == 2
     assert "--edges is given without --nodes" in capsys.readouterr().err
 
 
@@ -274,13 +304,36 @@ def test_the_attention_of_an_edge_is_that_of_the_model(classifier: NodeClassifie
         inspection.graph(classifier, text, head=2)
 
 
+def boxes_of(figure: Figure) -> list[Area]:
+    """The nodes of the picture of a graph, without the squares of the legend."""
+    return [mark for mark in figure.marks if isinstance(mark, Area) and mark.tip]
+
+
+def test_nodes_have_the_color_of_their_label_in_the_legend_paler_where_it_is_less_probable() -> None:
+    nodes = [DrawnNode("a", "red", 1.0), DrawnNode("b", "blue", 1.0), DrawnNode("c", "red", 1.0), DrawnNode("d", "red", 0.4)]
+    figure = graph_figure(nodes, [], "", [], ["green", "blue", "red"])
+    squares = [mark.color for mark in figure.marks if isinstance(mark, Area) and not mark.tip]
+    assert [mark.text for mark in figure.marks if isinstance(mark, Label)][-3:] == ["green (0)", "blue (1)", "red (3)"]
+    assert len(set(squares)) == 3 and [box.color for box in boxes_of(figure)][:3] == [squares[2], squares[1], squares[2]]
+    assert boxes_of(figure)[3].color > squares[2] and boxes_of(figure)[3].tip == "d → red: 0.4000"
+
+
+def test_the_picture_of_a_small_graph_has_equal_margins() -> None:
+    for count in (1, 2, 3):
+        figure = graph_figure(
+            [DrawnNode(f"n{at}", "x", 0.5) for at in range(count)], [DrawnEdge(0, count - 1, 0.5)], "", ["x" * 60]
+        )
+        corners = [(box.points[0][0], box.points[2][0]) for box in boxes_of(figure)]
+        assert min(left for left, _ in corners) == pytest.approx(figure.width - max(right for _, right in corners), abs=1.0)
+
+
 def test_a_line_of_a_graph_has_the_color_of_its_weight_next_to_the_node_that_attends() -> None:
     nodes = [DrawnNode(name, "x", 0.5) for name in "abc"]
     figure = graph_figure(nodes, [DrawnEdge(0, 1, 0.5), DrawnEdge(1, 0, 0.3), DrawnEdge(2, 1, 0.2)], "", [])
     lines = [mark for mark in figure.marks if isinstance(mark, Polyline)]
-    expected = ["#{:02x}{:02x}{:02x}".format(*color(weight, "blue")) for weight in (0.2, 0.3, 0.5)]
+    expected = ["#{:02x}{:02x}{:02x}".format(*color(weight, "blue")) for weight in (0.4, 0.6, 1.0)]
     assert [line.color for line in lines[1:4]] == expected  # after the half without a weight, from b to c
-    places = {mark.names[0][0]: (mark.x, mark.y) for mark in figure.marks if isinstance(mark, Heatmap) and mark.names}
+    places = {box.tip[0]: box.points[0] for box in boxes_of(figure)}
     for line, (own, other) in zip(lines[1:4], (("c", "b"), ("b", "a"), ("a", "b")), strict=True):
         assert math.dist(line.points[0], places[own]) < math.dist(line.points[0], places[other])
 
@@ -292,9 +345,8 @@ def test_boxes_of_a_graph_do_not_overlap_and_are_inside_the_picture(count: int) 
     ring = [DrawnEdge(at, (at + 1) % count, 0.5) for at in range(count - 1)]
     for edges in (hub, ring, hub + ring, []):
         figure = graph_figure(nodes, edges, "", [])
-        boxes = [mark for mark in figure.marks if isinstance(mark, Heatmap) and mark.names]
-        corners = [(box.x, box.y, box.x + box.width, box.y + box.height) for box in boxes]
-        assert len(boxes) == count
+        corners = [(*box.points[0], *box.points[2]) for box in boxes_of(figure)]
+        assert len(corners) == count
         for at, (left, top, right, bottom) in enumerate(corners):
             assert left > 0 and top > 0 and right < figure.width and bottom < figure.height
             for other in corners[:at]:

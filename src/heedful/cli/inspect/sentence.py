@@ -260,8 +260,10 @@ def image(
 
 def graph(
     run: Run,
-    text: Annotated[str | None, typer.Argument(help="The graph as JSON; or give --file.", metavar="GRAPH")] = None,
+    text: Annotated[str | None, typer.Argument(help="The graph as JSON; or give --file or --nodes.", metavar="GRAPH")] = None,
     file: Annotated[Path | None, typer.Option(help="Read the graph from the first line of this file.")] = None,
+    nodes: Annotated[Path | None, typer.Option(help="Table of nodes, instead of a graph as JSON.")] = None,
+    edges: Annotated[Path | None, typer.Option(help="Table of edges, with --nodes. Default: there are none.")] = None,
     target: Annotated[str | None, typer.Option(help="Labels of the nodes. Default: the predicted ones.")] = None,
     layer: Annotated[int | None, typer.Option(help="Layer, from 0. Default: the mean of all.", min=0, max=MAX_SMALL)] = None,
     head: Annotated[int | None, typer.Option(help="Head, from 0. Default: the mean of all.", min=0, max=MAX_SMALL)] = None,
@@ -277,13 +279,19 @@ def graph(
     from heedful import inspection
     from heedful.data.input_lines import read_texts
     from heedful.errors import ConfigError
+    from heedful.tasks.node_classification.predictor import NodeClassifier
 
-    if (text is None) == (file is None):
-        given = "neither a graph nor --file" if text is None else "both a graph and --file"
-        raise ConfigError(f"given {given}, expected one of them")
-    content = text if file is None else "".join(islice(read_texts(file), 1))
-    assert content is not None, "a graph or a file was given"
-    result = inspection.graph(load(run, checkpoint, device), content, target, layer=layer, head=head)
+    given = [name for name, one in (("a graph", text), ("--file", file), ("--nodes", nodes)) if one is not None]
+    if len(given) != 1:
+        raise ConfigError(f"given {' and '.join(given) or 'no graph'}, expected one of: a graph, --file, --nodes")
+    if edges is not None and nodes is None:
+        raise ConfigError("--edges is given without --nodes; expected the table of nodes as well")
+    predictor = load(run, checkpoint, device)
+    if nodes is not None:
+        content = NodeClassifier.of(predictor).table_text(nodes, edges)
+    else:
+        content = "".join(islice(read_texts(file), 1)) if file is not None else text or ""
+    result = inspection.graph(predictor, content, target, layer=layer, head=head)
     present(result, json=json, picture=picture, html=html)
 
 

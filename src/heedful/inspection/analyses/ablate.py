@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.analyses.example_text import ExampleText, example_text
+from heedful.inspection.analyses.example_text import ExampleText, example_names, example_text
 from heedful.inspection.measures.interventions import HeadName, target_log_probabilities, without_heads
 from heedful.inspection.page.blocks import Block, Words, sentence
 from heedful.inspection.result import Result
@@ -82,4 +82,6 @@ def ablate(
         after = target_log_probabilities(predictor, example).sum()
     output = None if decoded is None else decoded.text
     log_probability = None if decoded is None else decoded.log_probability
-    return AblationResult(example_text(example), names, output, log_probability, float(after - before))
+    return AblationResult(
+        example_text(example, example_names(predictor)), names, output, log_probability, float(after - before)
+    )

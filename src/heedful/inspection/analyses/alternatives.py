@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from heedful.errors import ConfigError
 from heedful.evaluation.tables import table
-from heedful.inspection.analyses.example_text import ExampleText, example_text
+from heedful.inspection.analyses.example_text import ExampleText, example_names, example_text
 from heedful.inspection.measures.interventions import Alternative, find_token
 from heedful.inspection.measures.interventions import alternatives as alternatives_of
 from heedful.inspection.page.blocks import Block, Heading, Table, Words, sentence
@@ -115,7 +115,7 @@ def alternatives(
     if instead is None:
         if target is not None and config is not None:
             raise ConfigError("search options have no effect with a given target", hint="remove one of them")
-        return AlternativesResult(example_text(example), position, listed, entropy)
+        return AlternativesResult(example_text(example, example_names(predictor)), position, listed, entropy)
     token = find_token(predictor, instead, listed)
     decoded = predictor.decode_example(example, [*example.target.ids[:position], token], config)
     if decoded is None:
@@ -125,4 +125,4 @@ def alternatives(
         )
     spelled = example.outputs.spell([token])[0]
     forced = Forced(spelled, decoded.text, decoded.log_probability, decoded.score)
-    return AlternativesResult(example_text(example), position, listed, entropy, forced)
+    return AlternativesResult(example_text(example, example_names(predictor)), position, listed, entropy, forced)

@@ -17,7 +17,7 @@ from torch import Tensor
 from heedful.errors import ConfigError
 from heedful.evaluation.tables import table
 from heedful.inspection.analyses.attention_figures import attention_figure
-from heedful.inspection.analyses.example_text import ExampleText, example_text
+from heedful.inspection.analyses.example_text import TEXT, ExampleNames, ExampleText, example_names, example_text
 from heedful.inspection.analyses.matrix import full_matrix
 from heedful.inspection.drawing.figure import Figure
 from heedful.inspection.drawing.text_heatmap import draw_text_heatmap
@@ -87,6 +87,7 @@ class AttentionResult(Result):
     views: Views  # norms, rollout and weights between words
     selection: Selection = ALL
     facts: Sequence[str] = ()  # short facts about the model
+    names: ExampleNames = TEXT
 
     @property
     def title(self) -> str:
@@ -98,7 +99,7 @@ class AttentionResult(Result):
 
     @property
     def example(self) -> ExampleText:
-        return example_text(self.trace.example)
+        return example_text(self.trace.example, self.names)
 
     @property
     def alignment(self) -> Tensor | None:
@@ -327,7 +328,7 @@ def attention(
     trace = trace_example(predictor, predictor.encode_example(text, target, config))
     require_attention(trace)
     facts = predictor.run.model.family, predictor.checkpoint.parent.parent.name
-    result = AttentionResult(trace, views_of(predictor, trace), selection, facts)
+    result = AttentionResult(trace, views_of(predictor, trace), selection, facts, example_names(predictor))
     result.select_map() if selection.is_one_map else result.heads()  # an unknown layer or head is an error now
     return result
 

@@ -55,23 +55,28 @@ def draw_alignment(result: AttentionResult) -> Figure:
     words = result.alignment_words()
     assert words is not None and result.alignment is not None, "there is attention to a source"
     picture = figure.heatmap(result.alignment, words[1], words[0], "soft alignment, mean of all heads", palette="gray")
-    axes = ["rows: words of the translation", "columns: words of the source"]
+    source = "words of the source" if result.names.input == "text" else f"{result.names.parts} of the {result.names.input}"
+    axes = [f"rows: words of the {result.names.output}", f"columns: {source}"]
     return figure.add_caption(picture, [*result.example.captions(), *axes])
 
 
 def axis_captions(result: AttentionResult, attention_map: AttentionMap) -> list[str]:
     """What the rows and the columns of an attention map are."""
-    trace, example = result.trace, result.trace.example
-    target = "the text" if example.source is None else "the translation"
-    previous = "" if attention_map.kind == SELF else "previous "
-    begin, end = ("", "") if example.start is None else (f", from {example.start}", f" to {example.end}")
-    tokens = {"source": "tokens of the source", "target": f"{previous}tokens of {target}{begin}"}
-    tokens["both"] = tokens["target"] if example.source is None else f"{tokens['source']}, then {tokens['target']}"
-    steps = f"tokens of {target}{begin}{end}"
-    queries = steps if example.reads_end else f"tokens of {target}, at the step that predicts them"
+    trace, example, names = result.trace, result.trace.example, result.names
+    given = f"{names.parts} of the {names.input}"
+    if example.source is None:
+        target, source = given, ""
+    else:
+        target, source = f"tokens of the {names.output}", "tokens of the source" if names.input == "text" else given
+    begin = "" if example.start is None else f", from {example.start}"
+    end = "" if example.end is None else f" to {example.end}"
+    steps = f"{example.start}, then {target}" if begin and not end else f"{target}{begin}{end}"
+    keys = steps if attention_map.kind == SELF else f"previous {target}{begin}"
+    tokens = {"source": source, "target": keys, "both": keys if example.source is None else f"{source}, then {keys}"}
+    queries = steps if example.reads_end else f"{target}, at the step that predicts them"
     if attention_map.kind.queries == "source":
-        queries = tokens["source"]
+        queries = source
     blocks = [
-        " (in blocks, by number)" * (names[:1] == ["#0"]) for names in (trace.queries(attention_map), trace.keys(attention_map))
+        " (in blocks, by number)" * (shown[:1] == ["#0"]) for shown in (trace.queries(attention_map), trace.keys(attention_map))
     ]
     return [f"rows, queries: {queries}{blocks[0]}", f"columns, keys: {tokens[attention_map.kind.keys]}{blocks[1]}"]

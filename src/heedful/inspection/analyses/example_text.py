@@ -6,8 +6,29 @@ from typing import Any, NamedTuple
 
 from heedful.inspection.drawing.text_heatmap import printable_token
 from heedful.tasks.encoded_example import EncodedExample
+from heedful.tasks.predictor import Predictor
 
 MAX_CAPTION = 160  # characters of a text in a caption
+PARTS = {"image": "patches", "graph": "nodes"}  # of inputs that have no tokens
+OUTPUTS = {"captioning": "caption", "chat": "reply"}  # of tasks whose output is no translation
+
+
+class ExampleNames(NamedTuple):
+    """What an example is called in captions."""
+
+    input: str = "text"
+    parts: str = "tokens"  # of the input
+    output: str = "translation"  # of a source
+
+
+TEXT = ExampleNames()
+
+
+def example_names(predictor: Predictor) -> ExampleNames:
+    """image, graph, history …, or text."""
+    given = predictor.input_names[0]
+    name = "text" if predictor.reads_text and not predictor.run.model.numeric_inputs else given
+    return ExampleNames(name, PARTS.get(name, "tokens"), OUTPUTS.get(predictor.run.task.name, "translation"))
 
 
 class ExampleText(NamedTuple):
@@ -22,10 +43,12 @@ class ExampleText(NamedTuple):
     reads_all: bool = False  # every output depends on all input tokens, not only on previous ones
     source_words: list[int] | None = None  # for each token of the source the index of its word
     target_words: list[int] | None = None  # the same for the tokens of the target
+    names: ExampleNames = TEXT
 
     def to_dict(self) -> dict[str, Any]:
         fields = self._asdict()
-        del fields["rows"], fields["columns"], fields["reads_all"]
+        for name in ("rows", "columns", "reads_all", "names"):
+            del fields[name]
         return fields if self.label is not None else {name: value for name, value in fields.items() if name != "label"}
 
     @property
@@ -39,13 +62,17 @@ class ExampleText(NamedTuple):
 
     def captions(self) -> list[str]:
         """The texts, shortened where they are long."""
-        names = {"text": self.target} if self.source is None else {"source": self.source, "translation": self.target}
+        given = self.names.input
+        if self.source is None:
+            texts = {given: self.target}
+        else:
+            texts = {"source" if given == "text" else given: self.source, self.names.output: self.target}
         if self.label is not None:
-            names["label"] = self.label
-        return [f"{name}: {printable_token(text, MAX_CAPTION)}" for name, text in names.items()]
+            texts["label"] = self.label
+        return [f"{name}: {printable_token(text, MAX_CAPTION)}" for name, text in texts.items()]
 
 
-def example_text(example: EncodedExample) -> ExampleText:
+def example_text(example: EncodedExample, names: ExampleNames = TEXT) -> ExampleText:
     source, target = example.source, example.target
     return ExampleText(
         None if source is None else source.text,
@@ -59,4 +86,5 @@ def example_text(example: EncodedExample) -> ExampleText:
         example.reads_end,
         None if source is None else source.words,
         target.words,
+        names,
     )

@@ -56,6 +56,7 @@ class GraphResult(Result):
     heads: str  # which layers and heads
     nodes: list[NodeRow]
     edges: list[EdgeRow]  # both directions of an edge that has none
+    labels: Sequence[str] = ()  # all labels of the run, in the order of their colors in the picture
 
     @property
     def title(self) -> str:
@@ -64,7 +65,7 @@ class GraphResult(Result):
     @property
     def legend(self) -> str:
         half = f"the half of a line next to a node: its attention to the other node, {self.heads}"
-        return f"{half}; the color is the weight, the width is relative to the largest; boxes: probability of the label"
+        return f"{half}; boxes: the label of a node, the paler, the less probable it is"
 
     def neighbors(self, node: str) -> list[EdgeRow]:
         """The edges along which a node attends, the largest weight first."""
@@ -98,7 +99,7 @@ class GraphResult(Result):
         index = {node.node: at for at, node in enumerate(self.nodes)}
         lines = [DrawnEdge(index[edge.node], index[edge.neighbor], edge.weight) for edge in self.edges]
         nodes = [DrawnNode(node.node, node.label, node.probability) for node in self.nodes]
-        return graph_figure(nodes, lines, self.title, [sentence(self.legend)])
+        return graph_figure(nodes, lines, self.title, [sentence(self.legend)], self.labels)
 
 
 def graph(
@@ -138,6 +139,7 @@ def graph(
             )
         ],
         [EdgeRow(names[i], names[j], float(weights[i, j])) for i, j in pairs],
+        predictor.run.task.labels,
     )
 
 

@@ -232,13 +232,12 @@ def samples_of(predictor: Predictor, data: str | Path | None, conllu: str | Path
 
 def token_frequencies(predictor: Predictor, samples: Sequence[Sample]) -> tuple[Frequencies, str]:
     """Token frequencies of the training text, or of the samples if that is missing; and a description of the text counted.
-    The frames of numeric sequences have none."""
+    The frames of numeric sequences and the patches of an image have none."""
     if predictor.run.model.numeric_inputs:
         return {}, "no text: the inputs are numbers"
-    tokenizers: dict[Literal["source", "target"], Tokenizer] = {
-        "source": predictor.system.source_tokenizer,
-        "target": predictor.system.target_tokenizer,
-    }
+    tokenizers: dict[Literal["source", "target"], Tokenizer] = {"target": predictor.system.target_tokenizer}
+    if predictor.reads_text:
+        tokenizers["source"] = predictor.system.source_tokenizer
     try:
         lines = {side: list(islice(predictor.training_lines(side), FREQUENCY_LINES)) for side in tokenizers}
         counted = f"the first {max(map(len, lines.values())):,} lines of the training text"

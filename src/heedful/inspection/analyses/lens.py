@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from heedful.evaluation.tables import table
-from heedful.inspection.analyses.example_text import ExampleText, example_text
+from heedful.inspection.analyses.example_text import ExampleText, example_names, example_text
 from heedful.inspection.drawing.figure import Figure, TokenCell, add_caption, words
 from heedful.inspection.measures.interventions import lens_of
 from heedful.inspection.page.blocks import Block, Pictures, Table, Words, sentence
@@ -121,4 +121,4 @@ def lens(predictor: Predictor, text: str, target: str | None = None, config: Sea
         LensLayer(name, spell(best.indices[layer].tolist()), best.values[layer].tolist(), ranks[layer], probabilities[layer])
         for layer, name in enumerate(found.names)
     ]
-    return LensResult(example_text(example), example.outputs.pieces, spell(final.tolist()), layers)
+    return LensResult(example_text(example, example_names(predictor)), example.outputs.pieces, spell(final.tolist()), layers)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.analyses.example_text import ExampleText, example_text
+from heedful.inspection.analyses.example_text import ExampleText, example_names, example_text
 from heedful.inspection.analyses.matrix import rounded_matrix
 from heedful.inspection.drawing.figure import Figure, add_caption, heatmap, side_by_side
 from heedful.inspection.measures.interventions import patch_input
@@ -145,4 +145,6 @@ def patch(
     places = [PatchedOutput(*effect.output, effect.change) for effect in found.effects]
     positions = {"source": example.source_tokens, "target": example.queries}
     left_out = [output.name for output in found.left_out]
-    return PatchResult(example_text(example), other, found.first, found.second, places, left_out, positions)
+    return PatchResult(
+        example_text(example, example_names(predictor)), other, found.first, found.second, places, left_out, positions
+    )

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.inspection.analyses.example_text import ExampleText, example_text
+from heedful.inspection.analyses.example_text import ExampleText, example_names, example_text
 from heedful.inspection.analyses.matrix import choose_unit, rounded_matrix
 from heedful.inspection.drawing.figure import Figure, add_caption, heatmap, side_by_side
 from heedful.inspection.measures.interventions import saliency_of
@@ -141,8 +141,8 @@ def saliency(
     found = saliency_of(predictor, example, (1.0,) if steps == 1 else midpoints(steps))
     model = predictor.model
     if example.source is None or not source_attentions(model):
-        return SaliencyResult(example_text(example), found)
+        return SaliencyResult(example_text(example, example_names(predictor)), found)
     weights = mean_source_weights(model, example.source_ids, example.target_in)
     ranked = {"gradient x input": found.source.abs(), "bound": found.source_bound}
     agreements = {name: agreement(values, weights) for name, values in ranked.items()}
-    return SaliencyResult(example_text(example), found, weights, agreements)
+    return SaliencyResult(example_text(example, example_names(predictor)), found, weights, agreements)

@@ -80,10 +80,11 @@ def interval_chart(
     lines: Mapping[str, float],
     others: Sequence[Interval] = (),
 ) -> Figure:
-    """Return a chart of values with their intervals, and a pale line where value and place are equal. axes: labels of the
-    horizontal and the vertical axis; lines: named values, drawn as horizontal lines; others: a second, dark curve, of another
-    run."""
-    width, height, left = 360.0, 280.0, EDGE + BESIDE
+    """Return a chart of values with their intervals, and a dashed line where value and place are equal. axes: labels of the
+    horizontal and the vertical axis; lines: named values, drawn as horizontal lines and named to the right of them; others: a
+    second, dark curve, of another run."""
+    width, height, left, top = 360.0, 280.0, EDGE + BESIDE, ABOVE + 22  # the legend is below the title
+    names = [("this run" if others else axes[1], ACCENT, False), *([("other run", INK, False)] if others else [])]
     both, places = [*points, *others], [point.at for point in points]
     low = min(*lines.values(), *(min(point.low, point.at) for point in both))
     high = max(*lines.values(), *(max(point.high, point.at) for point in both))
@@ -95,26 +96,41 @@ def interval_chart(
         return left + width * (at - first) / (last - first)
 
     def y(value: float) -> float:
-        return ABOVE + height * (high - value) / (high - low)
+        return top + height * (high - value) / (high - low)
 
     marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE)]
     for at in ticks(first, last):
-        marks.append(Polyline([(x(at), ABOVE), (x(at), ABOVE + height)], FAINT, 1.0))
-        marks.append(Label(x(at), ABOVE + height + 12, f"{at:g}", SMALL, "middle", color=QUIET))
+        marks.append(Polyline([(x(at), top), (x(at), top + height)], FAINT, 1.0))
+        marks.append(Label(x(at), top + height + 12, f"{at:g}", SMALL, "middle", color=QUIET))
     for value in ticks(low, high):
         marks.append(Polyline([(left, y(value)), (left + width, y(value))], FAINT, 1.0))
         marks.append(Label(left - 8, y(value), f"{value:g}", SMALL, "end", color=QUIET))
-    for name, value in lines.items():
+    for value in lines.values():
         marks.append(Polyline([(left, y(value)), (left + width, y(value))], QUIET, 1.0))
-        marks.append(Label(left + 4, y(value) + 9, name, SMALL, color=QUIET))
-    marks.append(Polyline([(x(at), y(at)) for at in (min(places), max(places))], QUIET, 0.8))
+    rows = spread([y(value) for value in lines.values()], 14.0)
+    marks += [Label(left + width + 8, row, name, SMALL, color=QUIET) for name, row in zip(lines, rows, strict=True)]
+    marks.append(Polyline([(x(at), y(at)) for at in (min(places), max(places))], QUIET, 1.2, dashed=True))
     for curve, color in [*([(others, INK)] if others else []), (points, ACCENT)]:
         marks.append(Polyline([(x(point.at), y(point.value)) for point in curve], color))
         marks += [Polyline([(x(point.at), y(end)) for end in (point.low, point.high)], color, 3.0) for point in curve]
-    for name, color, begin in [("this run", ACCENT, left), ("other run", INK, left + 90)] if others else []:
-        marks += [Polyline([(begin, ABOVE - 9), (begin + 18, ABOVE - 9)], color), Label(begin + 24, ABOVE - 9, name, SMALL)]
-    marks += axis_labels((left, ABOVE, width, height), *axes)
-    return Figure(title, left + width + EDGE, ABOVE + height + BELOW, marks)
+    begin = left
+    for name, color, dashed in [*names, (f"equal to the {axes[0]}", QUIET, True)]:
+        text = name if dashed else f"{name}, 95% interval"
+        marks.append(Polyline([(begin, top - 13), (begin + 22, top - 13)], color, 1.2 if dashed else 1.8, dashed))
+        marks += [Polyline([(begin + 11, top - 18), (begin + 11, top - 8)], color, 3.0)] * (not dashed)
+        marks.append(Label(begin + 28, top - 13, text, SMALL, color=QUIET))
+        begin += 28 + 0.9 * text_width(text, SMALL) + 16
+    right = left + width + 8 + max(0.9 * text_width(name, SMALL) for name in lines)
+    marks += axis_labels((left, top, width, height), *axes)
+    return Figure(title, max(right, begin) + EDGE, top + height + BELOW, marks)
+
+
+def spread(places: Sequence[float], least: float) -> list[float]:
+    """The places, moved down where they are less than `least` below the previous one."""
+    moved: dict[int, float] = {}
+    for at in sorted(range(len(places)), key=lambda at: places[at]):
+        moved[at] = max(places[at], max(moved.values(), default=-math.inf) + least)
+    return [moved[at] for at in range(len(places))]
 
 
 def heatmap_chart(

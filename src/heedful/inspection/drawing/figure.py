@@ -53,6 +53,8 @@ PALETTES: dict[str, list[tuple[int, int, int]]] = {
 DIVERGING = ("signed", "importance")  # palettes for values from -1 to 1
 INK, QUIET, ACCENT, FAINT = "#1c2430", "#5b6675", "#1f5fa8", "#e0e3e8"  # replaced by the colors of the page in `svg.inline`
 INSIDE = "#1b2733", "#ffffff"  # text colors on light and dark cells
+# of labels, as in the studio: white text is readable on each
+LABELS = ("#2f66c2", "#b0590f", "#23784a", "#8d3fa3", "#a8324a", "#556f14", "#0b727c", "#7a5c2a")
 
 
 class Heatmap(NamedTuple):
@@ -109,6 +111,7 @@ class Area(NamedTuple):
     points: Sequence[tuple[float, float]]
     color: str = ACCENT
     opacity: float = 0.2
+    tip: str = ""  # tooltip; empty: none
 
 
 class Picture(NamedTuple):

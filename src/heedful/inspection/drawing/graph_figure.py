@@ -1,4 +1,6 @@
-"""A graph: nodes as boxes shaded by probability, edges as lines whose width and color are weights.
+"""A graph: nodes as boxes with the color of their label, edges as lines whose width and color are weights.
+
+A box is the paler, the less probable its label is. Widths and colors of lines are relative to the largest weight.
 
 The half of a line that is next to a node is the weight of the edge from this node to the other one.
 
@@ -10,6 +12,7 @@ overlap are then moved apart.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,19 +21,21 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.inspection.drawing.figure import (
-    DARK,
     EDGE,
     FAINT,
     INSIDE,
+    LABELS,
+    MIN_CAPTION_WIDTH,
+    QUIET,
     SMALL,
+    Area,
     Figure,
-    Heatmap,
     Label,
     Mark,
     Polyline,
     add_caption,
     color,
-    color_scale,
+    color_bar,
     text_width,
 )
 from heedful.inspection.drawing.text_heatmap import printable_token
@@ -41,6 +46,7 @@ SPACING = 96.0  # pixels between nodes, about
 BOX, GAP = 34.0, 2.0  # height of a node, and the distance of lines from it
 APART, MOST_MOVES = 6.0, 1000  # pixels between boxes, at least, and rounds of moving them apart
 PALEST, THINNEST, WIDEST = 0.15, 1.0, 7.0  # of lines: place on the color scale, and width in pixels
+WHITE_FROM = 0.8  # probability of a label from which the text in a box is white
 
 
 class DrawnNode(NamedTuple):
@@ -55,22 +61,26 @@ class DrawnEdge(NamedTuple):
     weight: float
 
 
-def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str, captions: Sequence[str]) -> Figure:
-    """Lines and boxes have the same scale of colors, from 0 to 1; the widths of lines are relative to the largest weight."""
+def graph_figure(
+    nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str, captions: Sequence[str], labels: Sequence[str] = ()
+) -> Figure:
+    """labels: all that nodes may have, in the order of their colors; default: those of the nodes."""
+    known = list(dict.fromkeys([*labels, *(node.label for node in nodes)]))
     side = SPACING * max(math.sqrt(len(nodes)), 2.0)
     texts = [(printable_token(node.name), printable_token(node.label)) for node in nodes]
     widths = [max(text_width(name), text_width(label, SMALL)) + 12 for name, label in texts]
-    places = separate(layout(len(nodes), [(edge.first, edge.second) for edge in edges]) * side, widths)
-    across, down = (max(float(largest), side) for largest in places.max(0))
     left, top = EDGE + max(widths) / 2, 2 * EDGE + 20
-    at = [(left + float(x), top + float(y)) for x, y in places]
+    room = np.array([max(side, MIN_CAPTION_WIDTH - 2 * left), side])  # as wide as the caption, at least
+    places = separate(layout(len(nodes), [(edge.first, edge.second) for edge in edges]) * room, widths)
+    across, down = np.maximum(places.max(0), room)
+    at = [(left + x, top + y) for x, y in (places + ((across, down) - places.max(0)) / 2).tolist()]
     most = max((edge.weight for edge in edges), default=1.0) or 1.0
     directed = {(edge.first, edge.second) for edge in edges}
     pale: list[Mark] = []  # halves without a weight
     marks: list[Mark] = []
     for edge in sorted(edges, key=lambda edge: edge.weight):  # strong lines above weak ones
         share = edge.weight / most
-        shade = "#{:02x}{:02x}{:02x}".format(*color(max(edge.weight, PALEST), "blue"))
+        shade = "#{:02x}{:02x}{:02x}".format(*color(max(share, PALEST), "blue"))
         line = between_boxes(at[edge.first], at[edge.second], (widths[edge.first], widths[edge.second]))
         if not line:
             continue
@@ -81,12 +91,39 @@ def graph_figure(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: 
             pale.append(Polyline([middle, (u, v)], FAINT, THINNEST))
     marks = [Label(EDGE, EDGE, title, 15), *pale, *marks]
     for (x, y), (name, label), width, node in zip(at, texts, widths, nodes, strict=True):
-        value, ink = torch.tensor([[node.probability]]), INSIDE[node.probability > DARK]
-        marks.append(Heatmap(x - width / 2, y - BOX / 2, width, BOX, value, 1.0, "blue", ([name], [label])))
+        ink = INSIDE[node.probability > WHITE_FROM]
+        tip = f"{name} → {label}: {node.probability:.4f}"
+        marks.append(box(x - width / 2, y - BOX / 2, width, BOX, label_color(known.index(node.label), node.probability), tip))
         marks += [Label(x, y - 7, name, anchor="middle", color=ink), Label(x, y + 8, label, SMALL, "middle", color=ink)]
-    bottom = top + down + BOX + 24
-    full = max(left + across + max(widths) / 2 + EDGE, 2 * EDGE + text_width(title, 15), left + 240)
-    return add_caption(Figure(title, full, bottom + 34, marks + color_scale(EDGE, bottom + 8, 1.0, "blue")), captions)
+    bottom, full = top + down + BOX / 2 + EDGE, max(across + 2 * left, 2 * EDGE + text_width(title, 15))
+    counts = Counter(node.label for node in nodes)
+    marks += label_legend([(name, counts[name]) for name in known], EDGE, bottom, full - EDGE)
+    bottom = max(mark.y for mark in marks if isinstance(mark, Label)) + 18
+    scale = color_bar(EDGE, bottom, ("attention: 0", f"{most:.2g}"), torch.linspace(0, 1, 32), "blue") if edges else []
+    return add_caption(Figure(title, full, bottom + 30, marks + scale), captions)
+
+
+def box(x: float, y: float, width: float, height: float, color: str, tip: str = "") -> Area:
+    return Area([(x, y), (x + width, y), (x + width, y + height), (x, y + height)], color, 1.0, tip)
+
+
+def label_color(number: int, probability: float = 1.0) -> str:
+    """The color of a label, mixed with white where it is less probable."""
+    parts = (int(LABELS[number % len(LABELS)][at : at + 2], 16) for at in (1, 3, 5))
+    return "#{:02x}{:02x}{:02x}".format(*(round(255 - (255 - part) * min(max(probability, 0.0), 1.0)) for part in parts))
+
+
+def label_legend(counts: Sequence[tuple[str, int]], left: float, y: float, right: float) -> list[Mark]:
+    """A square of its color and the number of nodes for each label; a new line where the next one does not fit."""
+    marks: list[Mark] = []
+    x = left
+    for number, (name, count) in enumerate(counts):
+        text = f"{printable_token(name)} ({count})"
+        if x > left and x + 18 + text_width(text, SMALL) > right:
+            x, y = left, y + 18
+        marks += [box(x, y - 6, 12, 12, label_color(number)), Label(x + 18, y, text, SMALL, color=QUIET)]
+        x += 18 + text_width(text, SMALL) + 14
+    return marks
 
 
 def between_boxes(

@@ -28,10 +28,12 @@ from heedful.inspection.drawing.figure import (
     color_bar,
     side_by_side,
     signed_sqrt,
+    stack,
     text_width,
 )
 
-WIDE, HIGH = 66.0, 60.0  # size of a cell
+WIDE, HIGH = 66.0, 68.0  # size of a cell
+TITLE = "Roles and importance of the heads"
 LINE = 14.0  # line height of labels
 DARK = 0.62  # share of the darkest color from which text is white
 
@@ -68,10 +70,11 @@ def grids(cells: Sequence[Cell], unit: str) -> list[Figure]:
 
 
 def head_figure(cells: Sequence[Cell], legend: Legend) -> Figure:
-    """Return all grids side by side with the legend as caption."""
+    """Return all grids side by side, below a title, with the legend as caption."""
     caption = [text for text in (f"{legend.shades} · square-root scale", legend.marks) if text]
-    figure = add_caption(side_by_side(*grids(cells, legend.unit)), caption)
-    return figure._replace(title=f"all heads: {figure.title}")
+    row = side_by_side(*grids(cells, legend.unit))
+    heading = Figure(TITLE, 2 * EDGE + text_width(TITLE, 15), EDGE + 12, [Label(EDGE, EDGE, TITLE, 15)])
+    return add_caption(stack(heading, row), caption)._replace(title=f"all heads: {row.title}")
 
 
 def grid(cells: Sequence[Cell], largest_size: float) -> Figure:
@@ -80,19 +83,19 @@ def grid(cells: Sequence[Cell], largest_size: float) -> Figure:
     heads = max(cell.head for cell in cells) + 1
     left, top = EDGE + 54, 2 * EDGE + 16
     values = torch.full((len(layers), heads), math.nan)
-    marks: list[Mark] = [Label(EDGE, EDGE, kind, 15)]
+    marks: list[Mark] = [Label(EDGE, EDGE, f"attention: {kind}", 13)]
     for cell in cells:
         row, x = layers.index(cell.layer), left + WIDE * (cell.head + 0.5)
         values[row, cell.head] = cell.importance
         text_color = INSIDE[abs(signed_sqrt(cell.importance / largest_size)) > DARK]
         labels = [*cell.marks[:2], *["…"] * (len(cell.marks) > 2)]
         y = top + HIGH * row
-        middle = y + 0.4 * HIGH - LINE * (len(labels) - 1) / 2
+        middle = y + 0.36 * HIGH - LINE * (len(labels) - 1) / 2
         marks += [
             Label(x, middle + LINE * at, text, min(TEXT, 0.95 * WIDE * TEXT / text_width(text)), "middle", color=text_color)
             for at, text in enumerate(labels)
         ]
-        marks.append(Label(x, y + HIGH - 10, format_importance(cell.importance), SMALL, "middle", color=text_color))
+        marks.append(Label(x, y + HIGH - 15, format_importance(cell.importance), SMALL, "middle", color=text_color))
     names = [f"{kind} · layer {layer}" for layer in layers], [f"head {head}" for head in range(heads)]
     width, height = WIDE * heads, HIGH * len(layers)
     heatmap = Heatmap(left, top, width, height, values, largest_size, "importance", names, " · ")

@@ -77,7 +77,8 @@ def mark_to_svg(mark: Mark) -> str:
         return f'<path d="M{path}" fill="none" {stroke} stroke-linejoin="round"/>'
     if isinstance(mark, Area):
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in mark.points)
-        return f'<path d="M{path}Z" fill="{mark.color}" fill-opacity="{mark.opacity:g}"/>'
+        filled = f'<path d="M{path}Z" fill="{mark.color}" fill-opacity="{mark.opacity:g}"'
+        return f"{filled}><title>{escape(mark.tip)}</title></path>" if mark.tip else f"{filled}/>"
     if isinstance(mark, Picture):
         return embedded(mark, encode_png(mark.pixels.numpy().astype(np.uint8)), mark.tip)
     return thumbnail(mark) if mark.names is None else matrix(mark)

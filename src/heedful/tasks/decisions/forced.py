@@ -20,6 +20,8 @@ from heedful.tasks.encoded_example import EncodedExample, Outputs, Tokens
 from heedful.tasks.forced import BATCH, EncodedSample, ForcedBatch, Pieces
 from heedful.tasks.system import batches_of
 
+ROUNDING = 1e-9  # of the largest return: what remains after rewards such as 0.1 were subtracted is not exactly 0
+
 
 class Steps(Protocol):
     @property
@@ -33,9 +35,11 @@ class Steps(Protocol):
 def token_names(history: Steps, *, with_returns: bool) -> list[str]:
     """R1=9.5 s1=b3 a1=up …, up to the last state; a state of several values has only its number."""
     names = []
+    least = ROUNDING * max(map(abs, history.returns))
+    returns = [one if abs(one) > least else 0.0 for one in history.returns]
     for at, state in enumerate(history.states):
         shown = f"={next(iter(state.values()))}" if len(state) == 1 else ""
-        names += [f"R{at + 1}={history.returns[at]:.4g}"] if with_returns else []
+        names += [f"R{at + 1}={returns[at]:.4g}"] if with_returns else []
         names += [f"s{at + 1}{shown}", *([f"a{at + 1}={history.actions[at]}"] if at < len(history.actions) else [])]
     return names
 

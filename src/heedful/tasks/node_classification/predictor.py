@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from heedful.data.graphs import FORM, Graph, has_split, parse_graph, read_graphs
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.json_text import parse_json
 from heedful.data.sources import find_path
-from heedful.errors import ConfigError, lookup
+from heedful.errors import ConfigError, DataError, lookup
 from heedful.evaluation.labels import softmax
 from heedful.evaluation.tables import counted
 from heedful.nn.model import inference_context
@@ -34,6 +34,7 @@ from heedful.tasks.system import batches_of
 
 Input = str | Mapping[str, Any]  # a graph as JSON, or as a dictionary
 LOSS_TOKENS = 2**12  # nodes in a batch of `training_losses`
+WHOLE = 200  # nodes of an example that is a whole graph, at most; as many as a picture has
 NEIGHBORHOOD = 40  # nodes of an example from a larger graph
 WIDTH = 60  # characters of a graph in messages
 
@@ -113,8 +114,20 @@ class NodeClassifier(Predictor):
     ) -> Iterator[NodePrediction]:
         if options.nodes is None:
             return self.predict_graphs(chunks, first)
-        edges = None if options.edges is None else find_path(str(options.edges))
-        return self.classify(read_tables(self.run.data.undivided(), find_path(str(options.nodes)), edges))
+        return self.classify(self.table_graphs(options.nodes, options.edges))
+
+    def table_graphs(self, nodes: Path, edges: Path | None) -> list[Graph]:
+        """The graphs of a table of nodes and one of edges, like those of the training data."""
+        return read_tables(self.run.data.undivided(), find_path(str(nodes)), None if edges is None else find_path(str(edges)))
+
+    def table_text(self, nodes: Path, edges: Path | None) -> str:
+        """The graph of two tables as JSON, as `encode_example` reads it; DataError if they have several."""
+        graph, *more = self.table_graphs(nodes, edges)
+        if more:
+            raise DataError(f"{nodes} has {len(more) + 1:,} graphs; expected one", hint="keep the lines of one graph")
+        self.encode_graph(graph)  # an unusable feature is an error with the line of the table
+        everything = range(len(graph.nodes))
+        return graph_text(graph, everything, everything, self.run.data.label)
 
     def join_lines(self, chunks: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         return ([line for line in chunk if line.strip()] for chunk in chunks)
@@ -150,16 +163,21 @@ class NodeClassifier(Predictor):
 
     def example_inputs(self, split: str) -> Iterator[ExampleInput]:
         """The graphs of a split, with the labels of their nodes. Of a large graph, the neighborhoods of the nodes of the
-        split: the nodes that are fewest edges away."""
+        split: each with the nodes that are fewest edges away, among them all that its label depends on. There only nodes
+        whose predictions are those of the whole graph have a label."""
         data = self.run.data
         for graph in read_graphs(data, split) if has_split(data, split) else ():
-            if len(graph.nodes) <= NEIGHBORHOOD:
-                yield ExampleInput(graph_text(graph, range(len(graph.nodes)), data.label), None)
+            everything = range(len(graph.nodes))
+            if len(graph.nodes) <= WHOLE:
+                yield ExampleInput(graph_text(graph, everything, everything, data.label), None)
                 continue
-            neighbors = neighbors_of(graph)
+            neighbors, layers = neighbors_of(graph), len(self.model.attentions())
             for at, node in enumerate(graph.nodes):
                 if self.graphs.is_scored(node, split):
-                    yield ExampleInput(graph_text(graph, nearest_nodes(neighbors, at, NEIGHBORHOOD), data.label), None)
+                    chosen = nearest_nodes(neighbors, at, NEIGHBORHOOD, layers)[:WHOLE]
+                    inside = set(chosen)
+                    complete = {one for one in chosen if inside.issuperset(nearest_nodes(neighbors, one, 1, layers))}
+                    yield ExampleInput(graph_text(graph, chosen, complete, data.label), None, f"node {node.name}")
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """The metrics of a validation on a split of the run's data."""
@@ -257,21 +275,23 @@ def neighbors_of(graph: Graph) -> list[list[int]]:
     return neighbors
 
 
-def nearest_nodes(neighbors: Sequence[Sequence[int]], start: int, count: int) -> list[int]:
-    """A node and those fewest edges away from it, `count` at most."""
-    found = {start: None}
+def nearest_nodes(neighbors: Sequence[Sequence[int]], start: int, count: int, edges: int) -> list[int]:
+    """A node and those fewest edges away from it: `count`, or more if more are at most `edges` away; the nearest first."""
+    distances = {start: 0}
     waiting = deque([start])
     while waiting:
-        for at in neighbors[waiting.popleft()]:
-            if at not in found and len(found) < count:
-                found[at] = None
+        here = waiting.popleft()
+        for at in neighbors[here]:
+            if at not in distances and (len(distances) < count or distances[here] < edges):
+                distances[at] = distances[here] + 1
                 waiting.append(at)
-    return list(found)
+    return list(distances)
 
 
-def graph_text(graph: Graph, chosen: Sequence[int], label: str) -> str:
-    """Some nodes of a graph, with the edges between them, as JSON; label: name of the column of the labels."""
+def graph_text(graph: Graph, chosen: Sequence[int], labeled: Container[int], label: str) -> str:
+    """Some nodes of a graph, with the edges between them, as JSON; labeled: those with their labels; label: name of the column
+    of the labels."""
     names = {at: graph.nodes[at].name for at in chosen}
     edges = [[names[first], names[second]] for first, second in graph.edges if first in names and second in names]
-    nodes = [{**graph.nodes[at].values, label: graph.nodes[at].label} for at in chosen]
+    nodes = [{**graph.nodes[at].values, label: graph.nodes[at].label if at in labeled else None} for at in chosen]
     return json.dumps({"nodes": nodes, "edges": edges}, ensure_ascii=False)
