@@ -278,3 +278,14 @@ def test_a_disk_that_is_too_full_for_a_checkpoint_is_an_error_after_the_first_up
         r"checkpoint .*step-1: it needs 1\d\d,\d{3} bytes .* but 50,000 are free; there is no earlier", capsys.readouterr().err
     )
     assert not (run / "checkpoints").exists()
+
+
+def test_a_finished_run_whose_newest_checkpoint_is_damaged_continues_from_the_one_before(tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "training.save_every=3", "training.validate_every=3", "--run", run) == 0
+    before = weights(run, 6)
+    damaged = run / "checkpoints" / "step-6" / "MANIFEST.json"
+    damaged.write_text(damaged.read_text()[:-10])
+    assert (run / "checkpoints" / "best").resolve().name == "step-6"
+    assert heed("train", recipe, "training.save_every=3", "training.validate_every=3", "--run", run) == 0
+    assert weights(run, 6) == before

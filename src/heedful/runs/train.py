@@ -325,13 +325,15 @@ def outcome_if_finished(config: Run, folder: Path) -> Outcome | None:
     """The outcome of a run that is finished; None if there is more to do. At the end, the parts of sharded checkpoints are
     joined, and the model card is written."""
     newest, _ = retention.newest(folder / "checkpoints")
-    if newest is None or not (folder / CARD).exists() or is_sharded(newest) or is_sharded(retention.resolve(folder)):
+    if newest is None:
         return None
     train_state, training = load_train_state(newest), config.training
     if not train_state.is_over(training.steps, 60 * training.minutes) and not 0 < training.patience <= train_state.stale:
         return None
     average = folder / "checkpoints" / "average"
     if config.training.average in ("last", "best") and (not verifies(average) or load_saved(average).step != train_state.step):
+        return None
+    if not (folder / CARD).exists() or is_sharded(newest) or is_sharded(retention.resolve(folder)):
         return None
     return read_outcome(folder, already_done=True)
 
