@@ -76,10 +76,9 @@ def halve(trainer: Trainer, fed: Fed) -> Fed:
 
 
 def fixed_seconds(whole: Sequence[float], halves: Sequence[float]) -> float:
-    """The part of an update that does not depend on the size of its batch, such as the optimizer and the start of kernels:
+    """The part of an update that does not depend on the size of its batch, such as the optimizer and kernel launches.
 
-    whole = fixed + variable        half = fixed + variable / 2        fixed = 2 half - whole
-    """
+    With whole = fixed + variable and half = fixed + variable / 2, fixed = 2 half - whole."""
     step = statistics.median(whole)
     return min(max(0.0, 2 * statistics.median(halves) - step), step)
 

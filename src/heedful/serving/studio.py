@@ -34,7 +34,7 @@ from heedful.serving.worker import DeadlineExceeded
 from heedful.storage.reading import read_package_text
 
 MAX_EXAMPLES = 50
-EXAMINED = 10
+EXAMINED = 10  # inputs that are examined, for each that is asked for
 FILES = {  # what is served, with its media type
     "index.html": "text/html; charset=utf-8",
     "studio.js": "text/javascript; charset=utf-8",
@@ -142,7 +142,7 @@ async def examples(call: Call, given: ExampleFields) -> Any:
 
 @lru_cache(64)
 def first_examples(served: Served, split: str, count: int, longest: int) -> list[dict[str, str | None]]:
-    """The first inputs that the server accepts, among EXAMINED times as many."""
+    """The first inputs that the server accepts, among the first EXAMINED x count."""
     inputs = islice(served.inspected.example_inputs(split), EXAMINED * count)
     return [one._asdict() for one in islice((one for one in inputs if len(one.text) <= longest), count)]
 

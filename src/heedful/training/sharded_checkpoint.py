@@ -34,9 +34,7 @@ def save(checkpoints: Path, step: int, tensors: TensorsByStem, state: Mapping[st
     group, folder = shards.group, checkpoints / f"step-{step}"
     own = {stem: checkpoint.unshare(named) for stem, named in tensors.items()}
     gathered = gather(group, facts_of(own, checkpoint.weights_are_finite(tensors)))
-    finite, sizes, (tied, *_), stems = zip(
-        *gathered, strict=True
-    )  # on a rank whose parts are empty, tied tensors cannot be detected
+    finite, sizes, (tied, *_), stems = zip(*gathered, strict=True)  # tied: as rank 0 detects them; parts of others may be empty
     if not all(finite):
         raise checkpoint.diverged(folder)
     used = set().union(*stems)  # not the optimizer if it has no state, such as plain SGD
