@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import subprocess
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -254,3 +256,16 @@ def test_garbage_after_a_gzip_stream_is_reported_with_the_last_good_line(tmp_pat
         DataError, match=r"a\.gz is damaged: its gzip stream continues after line 200 with bytes that are not gzip"
     ):
         list(read_lines(path))
+
+
+def test_a_file_that_its_reader_left_open_is_closed_without_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"one\ntwo\n")
+    file = reading.open_raw(tmp_path / "text")
+    number = file.fileno()
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        del file
+        gc.collect()
+    assert not shown
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)

@@ -101,9 +101,17 @@ class Decompressed(gzip.GzipFile):
             source.close()
 
 
+class RawFile(io.FileIO):
+    """A file that the garbage collector closes without a warning: after an error, it may find the file before the generator
+    that reads and closes it."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def open_raw(path: Path) -> io.FileIO:
     if str(path) != "-":
-        return io.FileIO(path)
+        return RawFile(path)
     return io.FileIO(0, closefd=False)  # not sys.stdin: its lock would be held by a thread that waits for input
 
 
