@@ -46,6 +46,7 @@ from heedful.training.update import Objective
 
 PAD, START = 0, 1
 WARMUP = 20  # updates before timing starts
+EXCHANGES = 10  # timed after the updates, since waiting for the GPU before and after each makes an update slower
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -158,11 +159,9 @@ def timed_updates(trainer: Trainer, steps: int, seconds: float) -> list[float]:
     return times
 
 
-def measure_case(name: str, size: Size, steps: int, seconds: float, folder: Path) -> dict[str, float]:
-    """The median time of an update and of its exchange, and the memory; called on every rank."""
-    _, how, graphs = CASES[name]
-    trainer = make_trainer(size, how, graphs, folder)
-    exchanges: list[float] = []
+def timed_exchanges(trainer: Trainer) -> list[float]:
+    """Seconds of the exchange of some updates, each begun and ended with the GPU idle."""
+    times: list[float] = []
     add_up = trainer.ranks.add_up
 
     def timed_add_up(tensors: Sequence[torch.Tensor]) -> None:
@@ -170,14 +169,23 @@ def measure_case(name: str, size: Size, steps: int, seconds: float, folder: Path
         start = time.perf_counter()
         add_up(tensors)
         finish()
-        exchanges.append(time.perf_counter() - start)
+        times.append(time.perf_counter() - start)
 
-    if how == "ddp":
-        trainer.ranks.add_up = timed_add_up  # type: ignore[method-assign]
+    trainer.ranks.add_up = timed_add_up  # type: ignore[method-assign]
+    with closing(trainer.task.stream(0, 0)) as stream:
+        for _ in range(EXCHANGES):
+            trainer.update([next(stream)])
+    return times
+
+
+def measure_case(name: str, size: Size, steps: int, seconds: float, folder: Path) -> dict[str, float]:
+    """The median time of an update and of its exchange, and the memory; called on every rank."""
+    _, how, graphs = CASES[name]
+    trainer = make_trainer(size, how, graphs, folder)
     times = timed_updates(trainer, steps, seconds)
     figures = {f"{name}_ms": 1000 * statistics.median(times), f"{name}_steps": float(len(times))}
-    if exchanges:
-        figures[f"{name}_exchange_ms"] = 1000 * statistics.median(exchanges[WARMUP:])
+    if how == "ddp":
+        figures[f"{name}_exchange_ms"] = 1000 * statistics.median(timed_exchanges(trainer))
     if DEVICE.type == "cuda":
         figures[f"{name}_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return figures

@@ -100,6 +100,11 @@ def divide_all(tensors: list[Tensor], divisor: float) -> None:
     torch._foreach_div_(tensors, divisor)
 
 
+def copy_all(destinations: list[Tensor], sources: list[Tensor]) -> None:
+    """Copy each tensor into another of the same shape, with few kernels. Without it: a loop over `Tensor.copy_`."""
+    torch._foreach_copy_(destinations, sources)
+
+
 def lerp_all(tensors: list[Tensor], ends: list[Tensor], weight: float) -> None:
     """tensors += weight (ends - tensors), in place with few kernels. Without it: a loop over `Tensor.lerp_`."""
     torch._foreach_lerp_(tensors, ends, weight)

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, distributed
 
 from heedful.errors import HeedfulError, RankLost
-from heedful.nn.torch_private import all_gather
+from heedful.nn.torch_private import all_gather, copy_all
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -117,6 +117,12 @@ class Group(Ranks):
             # A group of its own, because a checkpoint may be written by a thread while updates use the other groups.
             self.saving = distributed.new_group(backend="gloo", timeout=limit)
 
+    def readable(self, tensor: Tensor) -> Tensor:
+        """The tensor, or a copy of it if the backend cannot read the GPU: in pinned memory, which the GPU accesses faster."""
+        if tensor.device == self.device:
+            return tensor
+        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
+
     def barrier(self, name: str, timeout: timedelta) -> None:
         """Wait until all ranks have reached the barrier of this name."""
         self.store.set(f"{name}/{self.rank}", "")
@@ -194,8 +200,9 @@ class Exchange:
         self.count = sum(tensor.numel() for tensor in tensors)
         self.slice = -(-self.count // group.size)  # elements that each rank adds up
         self.flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-        self.flat = torch.nn.functional.pad(self.flat, (0, self.slice * group.size - self.count))
-        self.sent = self.flat if self.flat.device == group.device else self.flat.to(group.device)
+        if missing := self.slice * group.size - self.count:
+            self.flat = torch.nn.functional.pad(self.flat, (0, missing))
+        self.sent = group.readable(self.flat)
         self.received = torch.empty_like(self.sent)
         self.work = distributed.all_to_all_single(self.received, self.sent, async_op=True)
 
@@ -208,10 +215,10 @@ class Exchange:
 
     def finish(self) -> None:
         self.work.wait()
-        total = self.sent.to(self.flat.device)[: self.count]
+        total = self.sent.to(self.flat.device, non_blocking=True)[: self.count]
         parts = torch.split(total, [tensor.numel() for tensor in self.tensors])
-        for tensor, part in zip(self.tensors, parts, strict=True):
-            tensor.detach().copy_(part.view_as(tensor))
+        sums = [part.view_as(tensor) for part, tensor in zip(parts, self.tensors, strict=True)]
+        copy_all([tensor.detach() for tensor in self.tensors], sums)
 
 
 class GatherRows(torch.autograd.Function):
@@ -224,7 +231,7 @@ class GatherRows(torch.autograd.Function):
         ctx.rows, ctx.share, ctx.group = len(own), share, group
         part = own.new_zeros(share, *own.shape[1:])
         part[: len(own)] = own
-        part = part.to(group.device)
+        part = group.readable(part)
         whole = part.new_empty(share * group.size, *own.shape[1:])
         with lost_ranks():
             all_gather(whole, part)
@@ -236,7 +243,7 @@ class GatherRows(torch.autograd.Function):
         whole = gradient.new_zeros(ctx.share * group.size, *gradient.shape[1:])
         whole[: len(gradient)] = gradient
         with lost_ranks():
-            own = add_slices(whole.to(group.device), group.size)
+            own = add_slices(group.readable(whole), group.size)
         return own.to(gradient.device)[: ctx.rows], None, None
 
 

@@ -103,7 +103,7 @@ class Shards:
         group, rows = self.group, -(-shape[0] // self.group.size)
         padded = part.new_zeros((rows, *shape[1:]))
         padded[: len(part)] = part.detach()
-        padded = padded.to(group.device)
+        padded = group.readable(padded)
         gathered = padded.new_empty((rows * group.size, *shape[1:]))
         with lost_ranks():
             all_gather(gathered, padded)
@@ -160,7 +160,7 @@ class RankOrderReduceScatter:
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> None:
-        total = add_slices(input_tensor.to(self.group.device), self.group.size, group)
+        total = add_slices(self.group.readable(input_tensor), self.group.size, group)
         output_tensor.copy_(total.view_as(output_tensor))
 
 
@@ -174,8 +174,8 @@ class CopyingAllGather:
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
-        part = input_tensor.to(self.group.device)
-        whole = part.new_empty(output_tensor.shape)
+        part = self.group.readable(input_tensor)
+        whole = torch.empty(output_tensor.shape, dtype=part.dtype, pin_memory=True)
         all_gather(whole, part, group=group)
         output_tensor.copy_(whole)
 
