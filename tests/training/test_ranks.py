@@ -291,3 +291,11 @@ def test_an_error_of_one_process_ends_all_with_its_exit_code_and_message(
     assert errors.count("error:") == 1 and "error: line 7 is gone\n\nhint: restore it" in errors
     assert heed("train", tmp_path / "recipe.toml", "model.heads=3", *arguments[:-1], tmp_path / "other") == 2
     assert capfd.readouterr().err.count("error:") == 1
+
+
+def test_a_tensor_on_the_device_of_the_backend_is_not_copied() -> None:
+    group = object.__new__(Group)
+    group.device = torch.device("cpu", 0)
+    tensor = torch.zeros(1)
+    assert tensor.device != group.device, "the index of a device is often left out"
+    assert group.readable(tensor) is tensor

@@ -119,7 +119,7 @@ class Group(Ranks):
 
     def readable(self, tensor: Tensor) -> Tensor:
         """The tensor, or a copy of it if the backend cannot read the GPU: in pinned memory, which the GPU accesses faster."""
-        if tensor.device == self.device:
+        if tensor.device.type == self.device.type:
             return tensor
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
 
