@@ -51,6 +51,7 @@ SECTIONS = (
     systems.directions,
     systems.language,
     encoders.labels,
+    encoders.fashion_mnist,
     forecasts.forecasting,
     dialogue.chat,
     quality.starters,

@@ -21,6 +21,7 @@ OPTIONAL = (
     dialogue.chat,
     encoders.classification_cpu,
     encoders.document_sentences,
+    encoders.fashion_mnist,
     encoders.masked_training,
     encoders.vision_training,
     processes.backtranslation,

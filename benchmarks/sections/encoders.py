@@ -92,6 +92,32 @@ def vision_training() -> str:
     )
 
 
+def fashion_mnist() -> str:
+    if not measured("fashion_mnist.json"):
+        return ""
+    runs = read("fashion_mnist.json")["runs"]
+    rows = [
+        [
+            run["recipe"],
+            str(run["seed"]),
+            f"{run['steps']:,}",
+            f"{100 * run['accuracy']:.2f}%",
+            " to ".join(f"{100 * bound:.1f}" for bound in run["interval"]),
+            f"{run['command_seconds']:.0f}" if "command_seconds" in run else "",
+            run["machine"],
+            run["date"],
+        ]
+        for run in runs
+    ]
+    head = ["recipe", "seed", "updates", "test accuracy", "95% interval", "seconds of the command", "machine", "date"]
+    return (
+        "## Fashion-MNIST\n\nVision Transformers trained on the 60,000 training images only, 5% of which are validation data; "
+        "the checkpoint that is best on them is tested. The time limits of the recipes are 2.4 minutes (one H200, used by nothing "
+        "else) and 4.8 minutes (two CPU cores).\n"
+        f"\n`heed train fashion-mnist seed=1`, `heed evaluate RUN`\n\n{table(head, rows)}\n"
+    )
+
+
 def classification_cpu() -> str:
     if not measured("classify_cpu.json"):
         return ""

@@ -19,7 +19,13 @@ def distributed() -> str:
         return ""
     results = read("distributed.json")
     rows = [
-        [title, str(int(results[f"{name}_steps"])), f"{results[f'{name}_ms']:.1f}", f"{results[f'{name}_overhead_ms']:+.1f}"]
+        [
+            title,
+            str(int(results[f"{name}_steps"])),
+            f"{results[f'{name}_ms']:.1f}",
+            f"{results[f'{name}_overhead_ms']:+.1f}",
+            f"{results[f'{name}_exchange_ms']:.1f}" if f"{name}_exchange_ms" in results else "",
+        ]
         for name, title in CASES.items()
         if f"{name}_ms" in results
     ]
@@ -30,11 +36,14 @@ def distributed() -> str:
             f"{results['async_ratio']:.2f} x their time in the mean (median {results['async_ratio_median']:.2f} x); a plain "
             f"save stops training for {results['plain_save_seconds']:.1f} s.\n"
         )
+    head = ["case", "updates", "ms", "overhead, ms", "exchange, ms"]
     return (
         f"## Process groups and asynchronous saving\n\nTransformer {results['size']}, {results['rows']} x {results['time']} "
-        "random tokens per side and update: median time of an update, and its difference to one process (eager cases: to one "
-        f"eager process). {results['device']}, torch {results['torch']}, {results['date']}.\n"
-        f"\n`python benchmarks/distributed.py`\n\n{table(['case', 'updates', 'ms', 'overhead, ms'], rows)}\n{saving}"
+        "random tokens per side and update: median time of an update, its difference to one process (FSDP2: to one eager "
+        "process), and the time of the exchange of gradients by itself. Two processes on one GPU compute half of the batch "
+        "each; they are not faster, and gloo exchanges through the memory of the CPU. "
+        f"{results['device']}, torch {results['torch']}, {results['date']}.\n"
+        f"\n`python benchmarks/distributed.py`\n\n{table(head, rows)}\n{saving}"
     )
 
 
