@@ -1,11 +1,12 @@
 """Faults injected into whole commands: each case in its own folder, expected and actual outcome.
 
     python benchmarks/faults.py                     all cases; exit 1 if any fails
-    python benchmarks/faults.py --only SIGTERM      cases whose name contains it
+    python benchmarks/faults.py --only SIGTERM NaN  cases whose name contains one of them
+    python benchmarks/faults.py --only NaN --merge  and store them with the results of the other cases
     python benchmarks/faults.py --jobs 4            four cases at a time (default: one for each core)
 
-The table goes to stdout; without --only, also to benchmarks/results/faults.json and docs/reliability.md (faults_page.py), after
-every case, so that a run that is stopped has its results so far.
+The table goes to stdout; without --only, or with --merge, also to benchmarks/results/faults.json and docs/reliability.md
+(faults_page.py), after every case, so that a run that is stopped has its results so far. Each case has the date of its outcome.
 Cases that mount a file system need root; without it they are skipped. The list of faults: faults_list.py.
 """
 
@@ -35,7 +36,7 @@ import faults_signals
 import faults_streams
 from faults_page import RESULTS, row
 from faults_page import main as write_page
-from faults_workshop import Case, Hang, new_sandbox, preload, trained_run
+from faults_workshop import Case, Hang, new_sandbox, preload
 
 GROUPS = (
     faults_hostile,
@@ -72,21 +73,24 @@ def run_case(at: int) -> dict[str, Any]:
             verdict, text = "WRONG", f"the case itself failed: {error!r}"
     seconds = round(time.monotonic() - started, 1)
     found = {"number": case.number, "case": case.name, "expected": case.expected, "verdict": verdict, "seen": text}
-    return found | {"seconds": seconds}
+    return found | {"seconds": seconds, "date": date.today().isoformat()}
 
 
-def run_all(chosen: list[int], jobs: int) -> list[dict[str, Any]]:
-    """Run cases, some at a time, and print each; in the order of the list of faults."""
+def run_all(chosen: list[int], jobs: int, others: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """Run cases, some at a time, and print each; in the order of the list of faults.
+
+    others: the results of other cases, to store together with these; None: nothing is stored"""
     preload()
-    trained_run()  # for all processes
+    for prepare in dict.fromkeys(CASES[at].prepare for at in chosen):
+        prepare()  # for all processes
     rows: dict[int, dict[str, Any]] = {}
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), max_tasks_per_child=None) as pool:
         running = {pool.submit(run_case, at): at for at in chosen}
         for done in as_completed(running):
             found = done.result()
             rows[running[done]] = found
-            if len(chosen) == len(CASES):
-                store(list(rows.values()))
+            if others is not None:
+                store([*others, *rows.values()])
             print(row(str(found["number"]), found["case"], found["seen"][:WIDTH], found["verdict"]), flush=True)
     return list(rows.values())
 
@@ -95,22 +99,32 @@ def count(rows: list[dict[str, Any]]) -> dict[str, int]:
     return {verdict: sum(one["verdict"] == verdict for one in rows) for verdict in ("right", "WRONG", "skipped")}
 
 
+def results_of_others(chosen: list[int]) -> list[dict[str, Any]]:
+    """The stored results of all cases but these; of cases that are no more, none."""
+    kept = {(case.number, case.name) for at, case in enumerate(CASES) if at not in chosen}
+    stored = json.loads(RESULTS.read_text())["cases"] if kept else []
+    return [one for one in stored if (one["number"], one["case"]) in kept]
+
+
 def store(rows: list[dict[str, Any]]) -> None:
     """Write the results so far, in the order of the list of faults, and the page."""
     ordered = sorted(rows, key=lambda one: (one["number"], one["case"]))
-    about = {"date": date.today().isoformat(), "python": platform.python_version(), "cases_of_the_program": len(CASES)}
+    dates = {"date": max(one["date"] for one in rows), "oldest": min(one["date"] for one in rows)}
+    about = dates | {"python": platform.python_version(), "cases_of_the_program": len(CASES)}
     RESULTS.write_text(json.dumps(about | {"counts": count(rows), "cases": ordered}, indent=1, ensure_ascii=False) + "\n")
     write_page()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Faults: expected and actual outcome.")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--only", nargs="+", default=[""], help="cases whose name contains one of these")
+    parser.add_argument("--merge", action="store_true", help="with --only: store the results, and keep those of other cases")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cases at a time")
     options = parser.parse_args()
-    chosen = [at for at, case in enumerate(CASES) if options.only in case.name]
+    chosen = [at for at, case in enumerate(CASES) if any(part in case.name for part in options.only)]
+    others = results_of_others(chosen) if options.merge or len(chosen) == len(CASES) else None
     print(row("", "case", "actual", ""), row(*["---"] * 4), sep="\n", flush=True)
-    rows = run_all(chosen, options.jobs)
+    rows = run_all(chosen, options.jobs, others)
     counts = count(rows)
     print(f"\n{len(rows)} cases: {', '.join(f'{count} {verdict}' for verdict, count in counts.items() if count)}")
     return 1 if counts["WRONG"] or not rows else 0

@@ -22,10 +22,11 @@ def reliability_page(results: dict[str, Any]) -> str:
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     done, total = len(results["cases"]), results["cases_of_the_program"]
     ran = f"{done}" if done == total else f"{done} of {total}"
+    oldest = f"{results['oldest']} to " if results["oldest"] != results["date"] else ""
     sections = [section(number, fault, results["cases"]) for number, fault in FAULTS.items()]
     return (
         "# Reliability\n\nFaults are injected into whole commands, each in a folder of its own: "
-        f"{ran} cases, {counts['right']} as expected, {counts['WRONG']} not{skipped} ({results['date']}). "
+        f"{ran} cases, {counts['right']} as expected, {counts['WRONG']} not{skipped} ({oldest}{results['date']}). "
         "`make faults` runs them and writes this page; cases with a full disk mount one and need root. Signals, failing disks "
         "and failing memory are injected into a child process, so the package itself has no code for it. The fast tests named "
         'under each table run in `make test`.\n\n"Identical" compares weights and optimizer state, bit for bit, with those of '

@@ -21,7 +21,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,6 +87,7 @@ class Case(NamedTuple):
     expected: str
     run: Callable[[Sandbox], Outcome]
     needs_root: bool = False
+    prepare: Callable[[], object] = lambda: trained_run()  # called once for all cases that have it, before the first
 
 
 class Sandbox:
@@ -172,8 +173,9 @@ class Sandbox:
         except BaseException:
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with suppress(OSError):  # a stream that is full or closed
+                sys.stdout.flush()
+                sys.stderr.flush()
             os._exit(code)
 
     def injected(self, fault: Callable[[], object], *arguments: str | Path, limit: float = LIMIT) -> Finished:
