@@ -11,7 +11,7 @@ import torch
 
 import heedful
 from heedful.data.spans import Answer, Question
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError
 from heedful.tasks.span.data import SpanData, windows_of
 from heedful.tasks.span.evaluate import FoundSpan, best_of_windows, find_spans
 from heedful.tasks.span.model import best_spans, span_losses
@@ -93,7 +93,7 @@ def test_an_answer_is_the_best_of_all_windows(tiny_runs: dict[str, Path]) -> Non
 def test_wrong_inputs_are_errors(tiny_runs: dict[str, Path]) -> None:
     extractor = heedful.SpanExtractor.load(tiny_runs["span"])
     for wrong in ("where is the cat?", "where?\t ", ("where?",), ("where?", 3)):
-        with pytest.raises(ConfigError, match=r"input 1 is .*; expected a question and a context"):
+        with pytest.raises(DataError, match=r"input 1 is .*; expected a question and a context"):
             extractor.predict([wrong])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="has no options"):
         extractor.predict("where?\tthere", top=3)

@@ -16,7 +16,7 @@ from heedful.data.row_files import RowFile, find_split_file, scan_file
 from heedful.data.rows import format_of
 from heedful.data.samples import Sample
 from heedful.data.spans import Answer, Question, spans_form
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.encoded_example import Decoded, EncodedExample
@@ -205,7 +205,7 @@ def question_from(given: Input, number: int) -> Question:
     """An input as a question without known answer; an error if it has another form."""
     parts = given.split("\t", 1) if isinstance(given, str) else given
     if len(parts) != 2 or not all(isinstance(part, str) and part.strip() for part in parts):
-        raise ConfigError(
+        raise DataError(
             f"input {number} is {given!r:.60}; expected a question and a context, in Python as a tuple, in a line separated by "
             "a tab"
         )
