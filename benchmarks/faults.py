@@ -34,11 +34,13 @@ import faults_saving
 import faults_server
 import faults_signals
 import faults_streams
+import faults_tasks
 from faults_page import RESULTS, row
 from faults_page import main as write_page
 from faults_workshop import Case, Hang, new_sandbox, preload
 
 GROUPS = (
+    faults_tasks,
     faults_hostile,
     faults_numbers,
     faults_files,

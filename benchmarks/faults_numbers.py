@@ -66,16 +66,16 @@ def in_forward(act: Callable[[], object], at: int = AT) -> None:
     own = patch(Trainer, "loss", loss)
 
 
-def in_backward(act: Callable[[], object]) -> None:
+def in_backward(act: Callable[[], object], at: int = AT) -> None:
     def change(call: int, total: Any) -> Any:
-        if call == AT:
+        if call == at:
             total.register_hook(lambda _: act())
         return total
 
     in_loss(change)
 
 
-def in_step(act: Callable[[], object]) -> None:
+def in_step(act: Callable[[], object], at: int = AT) -> None:
     """After the optimizer has changed the weights, before the step is counted."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -84,7 +84,7 @@ def in_step(act: Callable[[], object]) -> None:
     def after(*_: Any) -> None:
         nonlocal calls
         calls += 1
-        if calls == AT:
+        if calls == at:
             act()
 
     register_optimizer_step_post_hook(after)
