@@ -17,6 +17,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from queue import SimpleQueue
@@ -224,9 +225,9 @@ class Worker:
             while batch := self.next_batch():
                 alive = [one for one in batch if self.is_wanted(one)]
                 if alive:
-                    self.observe_lengths(
-                        list(map(len, self.predictor.input_tokenizer.encode_many([one.text for one in alive])))
-                    )
+                    with suppress(Exception):  # a text that cannot be encoded fails, alone, when it is computed
+                        rows = self.predictor.input_tokenizer.encode_many([one.text for one in alive])
+                        self.observe_lengths(list(map(len, rows)))
                     self.compute(alive)
 
     def decode(self) -> None:
