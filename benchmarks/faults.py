@@ -32,6 +32,7 @@ import faults_ranks
 import faults_resume
 import faults_saving
 import faults_server
+import faults_server_tasks
 import faults_signals
 import faults_streams
 import faults_tasks
@@ -41,6 +42,7 @@ from faults_workshop import Case, Hang, new_sandbox, preload
 
 GROUPS = (
     faults_tasks,
+    faults_server_tasks,
     faults_hostile,
     faults_numbers,
     faults_files,

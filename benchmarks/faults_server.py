@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from faults_workshop import Case, Finished, Outcome, Running, Sandbox, no_fault, patch, read_from_start
 
 STEP = 0.02  # seconds of a decoding step of a slowed model
+SERVE = ("--port", "0", "--json", "--device", "cpu")
 GOOD = {"inputs": "w1 w2"}
 BAD = {
     "invalid JSON": b'{"inputs": ',
@@ -47,10 +48,17 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def server(sandbox: Sandbox, *options: str, fault: Callable[[], object] = no_fault) -> Iterator[Server]:
-    """A server of a trained run on a free port of the loopback interface."""
-    sandbox.trained_run_copy()
-    running = sandbox.fork(fault, "serve", "run", "--port", "0", "--json", "--device", "cpu", *options)
+def server(sandbox: Sandbox, *options: str, fault: Callable[[], object] = no_fault, runs: Sequence[str] = ()) -> Iterator[Server]:
+    """A server on a free port of the loopback interface; runs: folders in the sandbox, default: a trained run."""
+    if not runs:
+        sandbox.trained_run_copy()
+    with started(sandbox.fork(fault, "serve", *(runs or ["run"]), *SERVE, *options)) as one:
+        yield one
+
+
+@contextmanager
+def started(running: Running) -> Iterator[Server]:
+    """A server that prints its address as JSON."""
     try:
         assert running.wait_for(lambda: "\n" in read_from_start(running.out)), read_from_start(running.err)
         host, port = json.loads(read_from_start(running.out).splitlines()[0])["url"].removeprefix("http://").split(":")
