@@ -25,6 +25,7 @@ from typing import Any
 
 import faults_data
 import faults_disk
+import faults_exchange
 import faults_files
 import faults_hostile
 import faults_numbers
@@ -54,6 +55,7 @@ GROUPS = (
     faults_resume,
     faults_saving,
     faults_ranks,
+    faults_exchange,
 )
 FIRST = ("random moments", "at every operation")  # they take minutes
 CASES: list[Case] = sorted(

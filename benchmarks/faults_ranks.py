@@ -19,7 +19,7 @@ from typing import Any
 from faults_files import flip
 from faults_points import record_points, watch_save
 from faults_saving import newest_step
-from faults_workshop import Case, Finished, Outcome, Sandbox, expect, patch, weights
+from faults_workshop import LIMIT, Case, Finished, Outcome, Sandbox, expect, patch, weights
 
 STEPS, RANKS, TIMEOUT = 15, 2, 6
 TRAIN = ("train", "recipe.toml", "training.keep_last=2", f"training.rank_timeout={TIMEOUT}", "--processes", str(RANKS))
@@ -32,10 +32,13 @@ Act = Callable[[], object]
 Fault = Callable[[Act], object]  # makes this process call the function at one moment
 
 
-def train(sandbox: Sandbox, run: str, options: Sequence[str], before: Callable[[int], object] = bool) -> Finished:
+def train(
+    sandbox: Sandbox, run: str, options: Sequence[str], before: Callable[[int], object] = bool, limit: float = LIMIT
+) -> Finished:
     """before: called with the rank in each process."""
     sandbox.recipe(steps=STEPS)
-    return sandbox.injected(lambda: fork_ranks(before), *TRAIN, *options, "--run", run, "--device", "cpu")
+    command = (*TRAIN, *options, "--run", run, "--device", "cpu")
+    return sandbox.injected(lambda: fork_ranks(before), *command, limit=limit)
 
 
 def fork_ranks(before: Callable[[int], object]) -> None:
