@@ -7,7 +7,6 @@ The order matters: the data is checked before anything is written, and the lock 
 
 from __future__ import annotations
 
-import copy
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +51,7 @@ from heedful.training.progress import NoProgress, Progress, lenient, print_line
 from heedful.training.ranks import Group, Ranks, join, local_rank
 from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
-from heedful.training.sharding import Shards
+from heedful.training.sharding import Replica, Shards, copy_without_weights
 from heedful.training.sharding_units import find_units
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
@@ -435,7 +434,9 @@ def make_trainer(
         head_gates.prepare(task, model, config.training.gates)
     shards = None
     if isinstance(ranks, Group) and ranks.sharded:
-        replica = copy.deepcopy(model)
+        copied = copy_without_weights(model)
+        system = build.make_system(config, [copied], tokenizers, device, ranks)
+        replica = Replica(copied, find_task(config.task.name).task(config, corpora, system), forget=system.engines.clear)
         epoch, cursor = 0, 0
         with suppress(CheckpointError):  # a damaged state: an older checkpoint will be used
             if saved is not None:
@@ -443,7 +444,7 @@ def make_trainer(
         with closing(task.stream(epoch, cursor)) as stream:
             batch = task.split(next(stream).batch, ranks.size)[0]
         units = find_units(model, model.blocks(), lambda: task.loss(model, batch))
-        shards = Shards(model, units, ranks, (replica, build.make_task(config, replica, tokenizers, corpora, ranks)))
+        shards = Shards(model, units, ranks, replica)
     if config.training.recompute:
         recompute_blocks(model.blocks())
     if config.training.compile:
