@@ -90,7 +90,7 @@ def at_validation(act: Callable[[Trainer], object], rank: int) -> Callable[[], N
                 act(trainer)
             return score(trainer)
 
-        Trainer.score = patched  # type: ignore[method-assign]
+        Trainer.score = patched  # type: ignore[assignment, method-assign]
 
     return prepare
 

@@ -45,7 +45,7 @@ from heedful.training import environment, facts, head_gates, retention, run_fold
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import is_sharded, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
-from heedful.training.loop import Outcome, Trainer, read_outcome
+from heedful.training.loop import Outcome, Task, Trainer, read_outcome
 from heedful.training.loop import train as run_training
 from heedful.training.progress import NoProgress, Progress, lenient, print_line
 from heedful.training.ranks import Group, Ranks, join, local_rank
@@ -401,6 +401,17 @@ def prepare_data(config: Run, folder: Path, data: TaskData, report: CheckReport)
     return tokenizers, data.prepare(tokenizers, report)
 
 
+def first_batch(task: Task, folder: Path, ranks: Ranks) -> Any:
+    """The share of the first rank of the batch that is trained on first, in a new or in a continued run."""
+    epoch, cursor = 0, 0
+    newest = retention.newest_shapes(folder / "checkpoints")
+    with suppress(CheckpointError):  # a damaged state: an older checkpoint will be used
+        if newest is not None:
+            epoch, cursor = (state := load_train_state(newest[0])).epoch, state.cursor
+    with closing(task.stream(epoch, cursor)) as stream:
+        return task.split(next(stream).batch, ranks.size)[0]
+
+
 def make_trainer(
     config: Run,
     folder: Path,
@@ -434,17 +445,11 @@ def make_trainer(
         head_gates.prepare(task, model, config.training.gates)
     shards = None
     if isinstance(ranks, Group) and ranks.sharded:
-        copied = copy_without_weights(model)
-        system = build.make_system(config, [copied], tokenizers, device, ranks)
-        replica = Replica(copied, find_task(config.task.name).task(config, corpora, system), forget=system.engines.clear)
-        epoch, cursor = 0, 0
-        with suppress(CheckpointError):  # a damaged state: an older checkpoint will be used
-            if saved is not None:
-                epoch, cursor = (state := load_train_state(saved[0])).epoch, state.cursor
-        with closing(task.stream(epoch, cursor)) as stream:
-            batch = task.split(next(stream).batch, ranks.size)[0]
+        system = build.make_system(config, [copy_without_weights(model)], tokenizers, device, ranks)
+        validation = find_task(config.task.name).task(config, corpora, system)
+        batch = first_batch(task, folder, ranks)
         units = find_units(model, model.blocks(), lambda: task.loss(model, batch))
-        shards = Shards(model, units, ranks, replica)
+        shards = Shards(model, units, ranks, Replica(system.models[0], validation, forget=system.engines.clear))
     if config.training.recompute:
         recompute_blocks(model.blocks())
     if config.training.compile:
