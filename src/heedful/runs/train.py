@@ -499,6 +499,7 @@ def warm_start(model: Model, run: Path) -> None:
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
     """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
+    share_cores()
     console, where = console or Console(stderr=True, highlight=False), build.choose_device(device)
     config = auto.resolve(config, where)
     require_memory(config, where)
