@@ -16,7 +16,6 @@ GPU. Two processes on one GPU are no faster than one: the figures show that it w
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import statistics
@@ -40,7 +39,7 @@ from heedful.tasks.batches import Batch, split_batch
 from heedful.training.config import TrainingConfig
 from heedful.training.loop import StreamedBatch, Trainer, Validation
 from heedful.training.ranks import Group, Ranks
-from heedful.training.sharding import Shards
+from heedful.training.sharding import Replica, Shards, copy_without_weights
 from heedful.training.sharding_units import find_units
 from heedful.training.update import Objective
 
@@ -126,10 +125,10 @@ def make_trainer(size: Size, how: str, graphs: bool, folder: Path, *, async_save
     ranks: Ranks = Ranks() if how == "auto" else Group(DEVICE, sharded=how == "fsdp")
     shards = None
     if isinstance(ranks, Group) and ranks.sharded:
-        replica = copy.deepcopy(model)
+        replica = Replica(copy_without_weights(model), task, forget=bool)
         part = task.split(task.batches[0], 8)[0]
         units = find_units(model, model.blocks(), lambda: task.loss(model, part))
-        shards = Shards(model, units, ranks, (replica, task))
+        shards = Shards(model, units, ranks, replica)
     trainer = Trainer(model, task, config, folder, seed=1, dim=size.dim, ranks=ranks, shards=shards)
     if ranks.exchanges and shards is None:
         ranks.copy_from_first(list(model.state_dict().values()))

@@ -2,9 +2,9 @@
 
     python benchmarks/plan_processes.py --output benchmarks/results/plan_processes.json
 
-One thread per process. The figures of one device are those of `--plan`; the link is measured by an all-to-all between two
-processes over gloo. A machine with fewer cores than processes computes at the speed of its cores, so the prediction divides the
-work of all processes, each with the fixed part of an update, by min(processes, cores). Run it on an idle machine.
+One thread per process. The figures of one device and the formulas are those of `--plan` (runs/scaling.py), with the cores as
+devices that the processes share; the link is measured by an all-to-all between two processes over gloo. Run it on an idle
+machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from peers.machine import cores, machine_info
 from torch import distributed, multiprocessing
 from torch.multiprocessing.spawn import spawn
 
-from heedful.runs.scaling import GIGA, Cluster, communication_seconds
+from heedful.runs.scaling import GIGA, Cluster, Measured, scale
 
 SIZES = {"demo": ("model.dim=256", "model.feed_forward=1024"), "tiny": ("model.dim=32", "model.feed_forward=64")}
 PROCESSES = (1, 2, 4)
@@ -77,13 +77,12 @@ def compare(size: str, steps: int, elements: int, folder: Path) -> dict[str, Any
     options = [*SIZES[size], f"training.steps={steps}", "training.report_every=5", f"training.validate_every={10 * steps}"]
     plan = json.loads(heed("train", "demo", *options, "--plan", "--json"))
     link = measure_link(folder, elements)
-    rows, fixed = [], plan["fixed_seconds_per_step"]
+    rows = []
     for processes in PROCESSES:
         run = folder / f"run-{processes}"
         heed("train", "demo", *options, "--processes", str(processes), "--run", run)
-        cluster = Cluster(1, processes, node_link=link / GIGA)
-        work = processes * fixed + plan["seconds_per_step"] - fixed
-        predicted = work / min(processes, cores()) + communication_seconds(plan["weight_bytes"], "ddp", cluster)
+        cluster = Cluster(1, processes, node_link=link / GIGA, devices=cores())
+        predicted = scale(Measured.of(plan), cluster, "ddp").seconds_per_step
         measured = seconds_per_step(run)
         rows.append(
             {
@@ -97,7 +96,7 @@ def compare(size: str, steps: int, elements: int, folder: Path) -> dict[str, Any
         "size": size,
         "parameters": plan["parameters"],
         "planned_seconds_per_step": plan["seconds_per_step"],
-        "fixed_seconds_per_step": fixed,
+        "fixed_seconds_per_step": plan["fixed_seconds_per_step"],
         "link_bytes_per_second": round(link),
         "cores": cores(),
         "rows": rows,

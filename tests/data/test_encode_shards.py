@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -119,6 +120,12 @@ def test_a_worker_that_cannot_write_reports_the_cause(tmp_path: Path, tokenizer:
     shard = tmp_path / "file" / "shard", [Pair(1, "w1", "w2")]
     with pytest.raises(FileExistsError):
         encode_shards.encode_items(iter([shard]), ((tokenizer, tokenizer), OPTIONS), processes=1)
+
+
+def test_a_worker_ends_silently_if_its_parent_ends_in_mid_send() -> None:
+    content = pickle.dumps((None, None)) + pickle.dumps((Path("shard"), ["pair"] * 9))[:-5]
+    done = subprocess.run([sys.executable, "-m", "heedful.data.encode_worker"], input=content, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_interrupted_build_ends_after_the_shards_that_are_encoded_now(

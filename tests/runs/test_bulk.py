@@ -86,6 +86,37 @@ def test_shards_killed_at_every_moment_of_a_commit_give_the_bytes_of_an_undistur
         assert (tmp_path / "out").read_bytes() == plain_output(folder, capfd)
 
 
+def test_ten_thousand_sentences_in_eight_shards_and_five_kills_are_translated_once_each(folder: Path, tmp_path: Path) -> None:
+    inputs, killed = tmp_path / "inputs.txt", {2: ("torn",), 5: ("before", "after"), 7: ("written", "torn")}
+    inputs.write_text("".join(f"w{number % 20} w{number // 20 % 20} w{number // 400}\n" for number in range(10_000)))
+
+    def command(name: str, *more: str) -> list[str | Path]:
+        return [
+            "predict",
+            folder / "run",
+            inputs,
+            "--output",
+            tmp_path / name,
+            "-s",
+            "max_extra=2",
+            "--json",
+            "--commit-every",
+            "250",
+            *more,
+        ]
+
+    assert heed(*command("whole")) == 0
+    for number in range(1, 9):
+        for moment in killed.get(number, ()):
+            process = start_heed(*command("out", "--shard", f"{number}/8"), before=kill_at(MOMENTS[moment], moment))
+            assert process.wait() == -signal.SIGKILL
+        assert heed(*command("out", "--shard", f"{number}/8")) == 0
+    assert heed("join", tmp_path / "out") == 0
+    output = (tmp_path / "out").read_bytes()
+    assert output == (tmp_path / "whole").read_bytes()
+    assert [json.loads(line)["source"] for line in output.splitlines()] == inputs.read_text().splitlines()
+
+
 def test_without_a_shard_all_is_predicted_and_joined_and_what_is_done_is_not_done_again(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,7 +49,9 @@ def kill_a_worker(parts: Path, killed: list[int]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_killed_worker_costs_no_input_and_changes_no_byte(cluster: Any, tmp_path: Path) -> None:
+def test_a_killed_worker_costs_no_input_and_changes_no_byte(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert heed("train", write_recipe(tmp_path), "training.steps=2", "--run", tmp_path / "run") == 0
     inputs = tmp_path / "inputs.txt"
     inputs.write_text("".join(f"{line.split(chr(9))[0]}\n" for line in reversed_pairs(2000, 5).splitlines()))
@@ -57,7 +59,8 @@ def test_a_killed_worker_costs_no_input_and_changes_no_byte(cluster: Any, tmp_pa
     killed: list[int] = []
     killer = threading.Thread(target=kill_a_worker, args=(tmp_path / "out.parts", killed), daemon=True)
     killer.start()
-    joined = predict_on_ray(tmp_path / "run", [inputs], tmp_path / "out", shards=4, device="cpu", every=25)
+    monkeypatch.chdir(tmp_path)  # the workers have another working directory
+    joined = predict_on_ray("run", ["inputs.txt"], "out", shards=4, device="cpu", every=25)
     killer.join()
     assert len(killed) == 1
     assert joined.lines == 2000

@@ -52,8 +52,22 @@ def test_the_fixed_part_of_an_update_is_not_divided() -> None:
 
 def test_sharding_divides_the_state_and_replication_does_not() -> None:
     activations = 10 * P - 4 * P
-    assert memory_bytes(MEASURED, "fsdp", 8) == (4 * P + activations) / 8
+    assert memory_bytes(MEASURED, "fsdp", 4) == (4 * P + activations) / 4
+    assert memory_bytes(MEASURED, "fsdp", 8) == 4 * P / 8 + P, "a validation needs whole weights"
     assert memory_bytes(MEASURED, "ddp", 8) == 4 * P + 2 * P + activations / 8
+
+
+def test_the_memory_of_the_interpreter_is_not_divided() -> None:
+    on_cpu = MEASURED._replace(base_bytes=P, peak_bytes=11 * P)
+    for strategy in STRATEGIES:
+        assert memory_bytes(on_cpu, strategy, 4) == memory_bytes(MEASURED, strategy, 4) + P
+
+
+def test_ranks_that_share_devices_wait_for_them() -> None:
+    links = Cluster(1, 4, node_link=1e12, latency=0)
+    measured = MEASURED._replace(fixed_seconds_per_step=0.2)
+    seconds = [scale(measured, links._replace(devices=devices), "ddp").seconds_per_step for devices in (1, 2, 4, 8, None)]
+    assert seconds == pytest.approx([4 * 0.2 + 0.8, (4 * 0.2 + 0.8) / 2, 0.2 + 0.8 / 4, 0.2 + 0.8 / 4, 0.2 + 0.8 / 4])
 
 
 def test_the_command_prints_one_device_one_node_and_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

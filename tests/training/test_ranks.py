@@ -79,6 +79,22 @@ def at_step(step: int, act: Callable[[Trainer], object], rank: int) -> Callable[
     return prepare
 
 
+def at_validation(act: Callable[[Trainer], object], rank: int) -> Callable[[], None]:
+    """A function that makes a rank act in the last validation."""
+
+    def prepare() -> None:
+        score = Trainer.score
+
+        def patched(trainer: Trainer) -> Any:
+            if trainer.train_state.step == trainer.last and trainer.ranks.rank == rank:
+                act(trainer)
+            return score(trainer)
+
+        Trainer.score = patched  # type: ignore[assignment, method-assign]
+
+    return prepare
+
+
 def start_forked(before: Callable[[], object]) -> Callable[..., subprocess.Popen[bytes]]:
     """A replacement of `start_child`, which would spend seconds on importing torch."""
 
@@ -189,8 +205,9 @@ def test_a_process_killed_while_all_save_their_parts_leaves_the_checkpoint_befor
     assert_same_bits(tmp_path / "disturbed", tmp_path / "undisturbed", 6)
 
 
+@pytest.mark.parametrize(("rank", "where"), [(0, "update"), (0, "validation")])
 def test_a_stopped_process_is_named_and_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    rank: int, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     recipe, stopped = write_recipe(tmp_path), tmp_path / "stopped"
 
@@ -200,11 +217,14 @@ def test_a_stopped_process_is_named_and_replaced(
             os.kill(os.getpid(), signal.SIGSTOP)
 
     monkeypatch.setattr(processes, "GRACE", 0.5)
-    monkeypatch.setattr(processes, "start_child", start_forked(at_step(5, stop, rank=0)))
+    before = at_step(5, stop, rank=rank) if where == "update" else at_validation(stop, rank=rank)
+    monkeypatch.setattr(processes, "start_child", start_forked(before))
     arguments: list[str | Path] = ["train", recipe, FAST, "training.rank_timeout=3", "--processes", "2", "--max-restarts", "1"]
     assert heed(*arguments, "--run", tmp_path / "run") == 0
     errors = capfd.readouterr().err
-    assert "the process of rank 0 did not respond within training.rank_timeout; starting all 2 again (restart 1 of 1)" in errors
+    named = f"the process of rank {rank} did not respond within training.rank_timeout; starting all 2 again (restart 1 of 1)"
+    assert named in errors
+    assert where == "update" or f"the process of rank {rank} has not responded for 3 seconds" in errors
     assert "continuing from step 4" in errors and log_of(tmp_path / "run")
     with pytest.raises(ProcessLookupError):
         os.kill(int(stopped.read_text()), 0)

@@ -25,7 +25,7 @@ def main() -> None:
     while True:
         try:
             folder, rows = pickle.load(given)
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):  # the parent ended, perhaps while it was sending a shard
             return
         error: BaseException | None = None
         try:

@@ -27,6 +27,8 @@ Fed = Sequence[StreamedBatch]  # the batches of an update
 
 def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
     """Time a few updates and extrapolate to the whole run; the trainer should not be used afterwards."""
+    weights = count_bytes(trainer.model.parameters())
+    base = 0 if torch.cuda.is_available() else max(0, peak_memory() - weights)
     trainer.model.train()
     with closing(trainer.task.stream(0, 0)) as stream:
         fed = [[next(stream) for _ in range(trainer.config.accumulate)] for _ in range(updates)]
@@ -43,7 +45,8 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
         "rows_per_step": int(statistics.median(rows)),
         "epochs": steps * config.accumulate / sizes["batches_per_epoch"],
         "peak_memory_bytes": peak_memory(),
-        "weight_bytes": count_bytes(trainer.model.parameters()),
+        "base_memory_bytes": base,  # before the first update, without weights
+        "weight_bytes": weights,
         "optimizer_bytes": count_bytes(optimizer_tensors(trainer.optimizer, trainer.model).values()),
         "average_bytes": count_bytes(trainer.average.weights.values()) if trainer.average is not None else 0,
         "seconds_per_step": step,

@@ -41,14 +41,14 @@ def predict_on_ray(
     if shards < 1:
         raise ConfigError(f"shards: given {shards}, expected at least 1")
     ray = import_ray()
-    target = Path(output).resolve()
+    folder, target = Path(run).resolve(), Path(output).resolve()  # a worker has another working directory
     sources = [str(Path(file).resolve()) for file in files]
     check_output(target, map(Path, sources))
 
     def predict_shard(row: dict[str, Any]) -> dict[str, Any]:
         from heedful.runs.ray_bulk import predict_one  # in the process of a worker
 
-        predicted = predict_one(run, sources, target, Shard(row["shard"], shards), search=search, device=device, every=every)
+        predicted = predict_one(folder, sources, target, Shard(row["shard"], shards), search=search, device=device, every=every)
         return {"shard": row["shard"], "predicted": predicted}
 
     rows = ray.data.from_items([{"shard": number} for number in range(1, shards + 1)], override_num_blocks=shards)

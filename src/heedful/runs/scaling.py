@@ -2,7 +2,8 @@
 
 N = nodes x gpus ranks share the global batch of the recipe, which does not depend on N. Per step and rank:
 
-    compute       fixed part of the step of one device + the rest / N; fixed is what does not depend on the size of the batch
+    compute       fixed part of the step of one device + the rest / N; fixed is what does not depend on the size of the batch.
+                  If the ranks share D < N devices: (N x fixed + the rest) / D
     DDP           gradients, G bytes: all-to-all and all-gather, 2 (N - 1) / N x G bytes sent
     FSDP          all-gather of the weights, W bytes, in the forward and the backward pass, reduce-scatter of the gradients:
                   (N - 1) / N x (2 W + G) bytes sent
@@ -30,6 +31,7 @@ class Cluster(NamedTuple):
     network_link: float = 40.0  # GB/s that a GPU sends to other nodes: 400 Gbit/s are 50, less its overhead
     latency: float = 5e-6  # seconds of a message
     price: float = 0.0  # of a GPU for an hour
+    devices: int | None = None  # that the ranks share, as processes share the cores of a CPU; default: one for each rank
 
     @property
     def ranks(self) -> int:
@@ -46,6 +48,21 @@ class Measured(NamedTuple):
     optimizer_bytes: int
     average_bytes: int  # of the moving average; 0: none
     peak_bytes: int  # of all memory
+    base_bytes: int = 0  # of the process besides the model, before the first update: on a CPU, Python and its libraries
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Measured:
+        """The figures that `runs.plan.measure` returns."""
+        return cls(
+            facts["seconds_per_step"],
+            facts["fixed_seconds_per_step"],
+            facts["steps"],
+            facts["weight_bytes"],
+            facts["optimizer_bytes"],
+            facts["average_bytes"],
+            facts["peak_memory_bytes"],
+            facts["base_memory_bytes"],
+        )
 
     @property
     def state_bytes(self) -> int:
@@ -76,13 +93,14 @@ def communication_seconds(weights: int, strategy: Strategy, cluster: Cluster) ->
 
 
 def memory_bytes(measured: Measured, strategy: Strategy, ranks: int) -> float:
-    """Per rank. Activations and all else are what one device used beyond the state, divided by the ranks like the batch."""
-    rest = max(0, measured.peak_bytes - measured.state_bytes) / ranks
+    """Per rank. Activations are what one device used beyond the state and the base, divided by the ranks like the batch."""
+    activations = max(0, measured.peak_bytes - measured.base_bytes - measured.state_bytes) / ranks
     if ranks == 1:
-        return measured.state_bytes + rest
-    if strategy == "ddp":
-        return measured.state_bytes + 2 * measured.weight_bytes + rest  # gradients to send, and those received
-    return measured.state_bytes / ranks + rest  # and the weights of one block at a time, which is not counted
+        return measured.base_bytes + measured.state_bytes + activations
+    if strategy == "ddp":  # gradients to send, and those received
+        return measured.base_bytes + measured.state_bytes + 2 * measured.weight_bytes + activations
+    # A validation has whole weights and no activations to keep. The weights of one block at a time are not counted.
+    return measured.base_bytes + measured.state_bytes / ranks + max(activations, measured.weight_bytes)
 
 
 class Scaled(NamedTuple):
@@ -104,7 +122,8 @@ class Scaled(NamedTuple):
 def scale(measured: Measured, cluster: Cluster, strategy: Strategy) -> Scaled:
     ranks = cluster.ranks
     fixed, exchange = measured.fixed_seconds_per_step, communication_seconds(measured.weight_bytes, strategy, cluster)
-    step = fixed + (measured.seconds_per_step - fixed) / ranks + exchange
+    devices = ranks if cluster.devices is None else min(cluster.devices, ranks)
+    step = (ranks * fixed + measured.seconds_per_step - fixed) / devices + exchange
     seconds = step * measured.steps
     hours = seconds / 3600 * ranks
     return Scaled(
@@ -124,15 +143,7 @@ def scale(measured: Measured, cluster: Cluster, strategy: Strategy) -> Scaled:
 
 def scale_plan(facts: Mapping[str, Any], cluster: Cluster) -> list[Scaled]:
     """The run on one device, on one node and on the whole cluster, by both strategies. facts: of `runs.plan.measure`."""
-    measured = Measured(
-        facts["seconds_per_step"],
-        facts["fixed_seconds_per_step"],
-        facts["steps"],
-        facts["weight_bytes"],
-        facts["optimizer_bytes"],
-        facts["average_bytes"],
-        facts["peak_memory_bytes"],
-    )
+    measured = Measured.of(facts)
     sizes = dict.fromkeys([(1, 1), (1, cluster.gpus), (cluster.nodes, cluster.gpus)])
     return [
         scale(measured, cluster._replace(nodes=nodes, gpus=gpus), strategy)

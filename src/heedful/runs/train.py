@@ -7,7 +7,6 @@ The order matters: the data is checked before anything is written, and the lock 
 
 from __future__ import annotations
 
-import copy
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,13 +45,13 @@ from heedful.training import environment, facts, head_gates, retention, run_fold
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import is_sharded, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
-from heedful.training.loop import Outcome, Trainer, read_outcome
+from heedful.training.loop import Outcome, Task, Trainer, read_outcome
 from heedful.training.loop import train as run_training
 from heedful.training.progress import NoProgress, Progress, lenient, print_line
 from heedful.training.ranks import Group, Ranks, join, local_rank
 from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
-from heedful.training.sharding import Shards
+from heedful.training.sharding import Replica, Shards, copy_without_weights
 from heedful.training.sharding_units import find_units
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
@@ -402,6 +401,17 @@ def prepare_data(config: Run, folder: Path, data: TaskData, report: CheckReport)
     return tokenizers, data.prepare(tokenizers, report)
 
 
+def first_batch(task: Task, folder: Path, ranks: Ranks) -> Any:
+    """The share of the first rank of the batch that is trained on first, in a new or in a continued run."""
+    epoch, cursor = 0, 0
+    newest = retention.newest_shapes(folder / "checkpoints")
+    with suppress(CheckpointError):  # a damaged state: an older checkpoint will be used
+        if newest is not None:
+            epoch, cursor = (state := load_train_state(newest[0])).epoch, state.cursor
+    with closing(task.stream(epoch, cursor)) as stream:
+        return task.split(next(stream).batch, ranks.size)[0]
+
+
 def make_trainer(
     config: Run,
     folder: Path,
@@ -435,15 +445,11 @@ def make_trainer(
         head_gates.prepare(task, model, config.training.gates)
     shards = None
     if isinstance(ranks, Group) and ranks.sharded:
-        replica = copy.deepcopy(model)
-        epoch, cursor = 0, 0
-        with suppress(CheckpointError):  # a damaged state: an older checkpoint will be used
-            if saved is not None:
-                epoch, cursor = (state := load_train_state(saved[0])).epoch, state.cursor
-        with closing(task.stream(epoch, cursor)) as stream:
-            batch = task.split(next(stream).batch, ranks.size)[0]
+        system = build.make_system(config, [copy_without_weights(model)], tokenizers, device, ranks)
+        validation = find_task(config.task.name).task(config, corpora, system)
+        batch = first_batch(task, folder, ranks)
         units = find_units(model, model.blocks(), lambda: task.loss(model, batch))
-        shards = Shards(model, units, ranks, (replica, build.make_task(config, replica, tokenizers, corpora, ranks)))
+        shards = Shards(model, units, ranks, Replica(system.models[0], validation, forget=system.engines.clear))
     if config.training.recompute:
         recompute_blocks(model.blocks())
     if config.training.compile:
@@ -493,6 +499,7 @@ def warm_start(model: Model, run: Path) -> None:
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
     """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
+    share_cores()
     console, where = console or Console(stderr=True, highlight=False), build.choose_device(device)
     config = auto.resolve(config, where)
     require_memory(config, where)

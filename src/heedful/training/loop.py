@@ -41,7 +41,7 @@ from heedful.training.saved_state import (
     require_train_state,
 )
 from heedful.training.schedules import SCHEDULES, advance
-from heedful.training.sharding import Shards
+from heedful.training.sharding import Replica, Shards
 from heedful.training.signals import Stop
 from heedful.training.time_limit import LONG, Pace, Stopwatch
 from heedful.training.train_state import Direction, TrainState, is_better
@@ -302,15 +302,16 @@ class Trainer:
 
     def score(self) -> Validation:
         """Validate the current weights of the model, and store the metrics: the same on all ranks, which share the work."""
-        model, task = (self.model, self.task) if self.shards is None else self.shards.replica()
-        model.eval()
-        try:
-            own = task.validate(model)
-        except HeedfulError:  # raised on all ranks
-            if not self.ranks.first:
-                self.ranks.wait_for_first()  # raises RankLost after rank 0 has printed the error and ended
-            raise
-        model.train()
+        unsharded = Replica(self.model, self.task, forget=bool)
+        with nullcontext(unsharded) if self.shards is None else self.shards.replica() as (model, task, _):
+            model.eval()
+            try:
+                own: Validation = task.validate(model)
+            except HeedfulError:  # raised on all ranks
+                if not self.ranks.first:
+                    self.ranks.wait_for_first()  # raises RankLost after rank 0 has printed the error and ended
+                raise
+            model.train()
         validation = self.ranks.from_first(lambda: own)
         undeclared = validation.metrics.keys() - self.task.config.metrics.keys()
         assert not undeclared, f"the task must declare whether lower or higher is better for: {', '.join(sorted(undeclared))}"

@@ -9,11 +9,13 @@ Each rank computes the gradient of its share of every batch. Gradients are summe
 The two exchanges move data only, so the result has the same bits whatever the network, the backend and the time of arrival.
 Their volume is that of a ring all-reduce. All ranks then apply the same update and keep the same weights.
 
-A rank that ends breaks the connections of the others, whose next exchange raises `RankLost`.
+A rank that ends breaks the connections of the others, whose next exchange raises `RankLost`. One that is stopped ends them by
+its missing heartbeats (heartbeats.py).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -28,6 +30,7 @@ from torch import Tensor, distributed
 
 from heedful.errors import HeedfulError, RankLost
 from heedful.nn.torch_private import all_gather, copy_all
+from heedful.training.heartbeats import Heartbeats
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -39,6 +42,8 @@ PORT, JOINED, LEFT = "heedful/port", "heedful/joined", "heedful/left"
 LEAVE_TIMEOUT = timedelta(seconds=30)  # until all ranks have closed their connections
 CONNECT_ATTEMPTS, CONNECT_SECONDS = 600, 0.5
 BUCKET = 2**23  # elements of gradients that are exchanged at a time
+
+log = logging.getLogger(__name__)
 
 
 class Ranks:
@@ -278,8 +283,25 @@ def join(distributed_by: str, device: torch.device, timeout: float) -> Iterator[
         yield Ranks()
         return
     group = Group(device, sharded=distributed_by == "fsdp", timeout=timeout)
-    yield group
+    if group.size == 1:
+        yield group
+    else:
+        store = distributed.TCPStore(group.store.host, group.store.port, wait_for_workers=False)
+        heartbeats = Heartbeats(store, group.rank, group.size, timeout, lambda lost: end_process(group, lost, timeout))
+        yield group
+        heartbeats.close()
     group.close()  # after an error, the end of the process closes the connections
+
+
+def end_process(group: Group, lost: int, timeout: float) -> None:
+    """End this process, whose main thread may wait for the lost rank."""
+    error = RankLost(
+        f"the process of rank {lost} has not responded for {timeout:g} seconds",
+        hint="it was stopped, or its machine is lost; run the same command again to continue",
+    )
+    if group.rank == (1 if lost == 0 else 0):  # one message is enough
+        log.error("error: %s", error)
+    os._exit(error.exit_code)
 
 
 def make_store(rank: int) -> distributed.Store:

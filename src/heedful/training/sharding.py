@@ -5,13 +5,16 @@
     update               of plain tensors that share memory with this rank's part
 
 A weight (rows, …) is cut along its first dimension, as `Tensor.chunk` does. A checkpoint has whole weights, or with
-training.sharded_save the parts of all ranks (sharded_checkpoint.py). Validation uses a replica with whole weights.
+training.sharded_save the parts of all ranks (sharded_checkpoint.py). Ranks validate different examples, each with a replica of
+the model whose weights are whole, and are freed after the validation.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +24,22 @@ from heedful.nn.torch_private import all_gather, is_view, map_tensors
 from heedful.training.ranks import Group, add_slices, lost_ranks
 from heedful.training.update import Accumulate, Objective
 
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class Replica(NamedTuple):
+    """An unsharded copy of a model, for validation."""
+
+    model: nn.Module  # without weights, except during a validation
+    task: Any
+    forget: Callable[[], object]  # drops what the task has computed or captured with these weights
+
 
 class Shards:
     """This rank's part of the weights of a model, as plain tensors; used like the model by optimizers and averages."""
 
-    def __init__(self, model: nn.Module, units: Sequence[nn.Module], group: Group, replica: tuple[nn.Module, Any]) -> None:
-        """Shard the model in place; units: modules whose weights are gathered one at a time, inner ones first; replica: an
-        unsharded copy of the model, and the task of validation that uses it."""
+    def __init__(self, model: nn.Module, units: Sequence[nn.Module], group: Group, replica: Replica) -> None:
+        """Shard the model in place; units: modules whose weights are gathered one at a time, inner ones first."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard  # importing it takes a while
 
@@ -89,12 +101,14 @@ class Shards:
         self.objective.set_requires_gradient_sync(last)
 
     def gather(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Whole tensors on the CPU, from the parts of all ranks; names may have a suffix, as optimizer states have."""
+        """Whole tensors on the CPU of rank 0, from the parts of all ranks; names may have a suffix, as optimizer states have.
+        Other ranks have no memory for them and return nothing."""
         whole: dict[int, Tensor] = {}
-        for name, part in tensors.items():
-            if id(part) not in whole:
-                whole[id(part)] = self.gather_one(name, part)
-        return {name: whole[id(part)] for name, part in tensors.items()}
+        for number, (name, part) in first_of_tied(tensors):
+            gathered = self.gather_one(name, part)
+            if self.group.first:
+                whole[number] = gathered
+        return {name: whole[id(part)] for name, part in tensors.items()} if self.group.first else {}
 
     def gather_one(self, name: str, part: Tensor) -> Tensor:
         shape = self.whole_shape(name, part)
@@ -123,11 +137,36 @@ class Shards:
         rows = -(-tensor.shape[0] // self.group.size)
         return tensor[rows * self.group.rank : rows * (self.group.rank + 1)]
 
-    def replica(self) -> tuple[nn.Module, Any]:
-        """The unsharded copy with the current weights, and the task of validation."""
-        model, task = self.unsharded
-        model.load_state_dict(self.gather(self.state_dict()))
-        return model, task
+    @contextmanager
+    def replica(self) -> Iterator[Replica]:
+        """The unsharded copy with the current weights."""
+        own = self.unsharded.model.state_dict(keep_vars=True)
+        for _, (name, part) in first_of_tied(self.state_dict()):
+            whole = self.gather_one(name, part)
+            if isinstance(own[name], nn.Parameter):
+                own[name].data = whole.to(part.device)
+            else:
+                own[name].copy_(whole)
+        try:
+            yield self.unsharded
+        finally:
+            self.unsharded.forget()
+            for parameter in self.unsharded.model.parameters():
+                parameter.data = parameter.data.new_empty(0)
+
+
+def first_of_tied(tensors: Mapping[str, Tensor]) -> Iterator[tuple[int, tuple[str, Tensor]]]:
+    """Each tensor once, with its id; tied weights have several names."""
+    seen: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        seen.setdefault(id(tensor), (name, tensor))
+    return iter(seen.items())
+
+
+def copy_without_weights(model: Model) -> Model:
+    """A copy of a model whose parameters are empty."""
+    empty = {id(parameter): nn.Parameter(parameter.new_empty(0), parameter.requires_grad) for parameter in model.parameters()}
+    return copy.deepcopy(model, empty)  # which takes what the second argument has instead of copying it
 
 
 def own_memory(tensor: Tensor) -> Tensor:
