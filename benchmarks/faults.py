@@ -37,13 +37,15 @@ import faults_server_tasks
 import faults_signals
 import faults_streams
 import faults_tasks
+import faults_versions
 from faults_page import RESULTS, row
 from faults_page import main as write_page
-from faults_workshop import Case, Hang, new_sandbox, preload
+from faults_workshop import Case, Hang, new_sandbox, preload, trained_run
 
 GROUPS = (
     faults_tasks,
     faults_server_tasks,
+    faults_versions,
     faults_hostile,
     faults_numbers,
     faults_files,
@@ -87,7 +89,7 @@ def run_all(chosen: list[int], jobs: int, others: list[dict[str, Any]] | None) -
 
     others: the results of other cases, to store together with these; None: nothing is stored"""
     preload()
-    for prepare in dict.fromkeys(CASES[at].prepare for at in chosen):
+    for prepare in dict.fromkeys(CASES[at].prepare or trained_run for at in chosen):
         prepare()  # for all processes
     rows: dict[int, dict[str, Any]] = {}
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), max_tasks_per_child=None) as pool:

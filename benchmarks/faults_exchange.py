@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from faults_numbers import AT, all_finite, in_loss, in_validation, skipped_updates
+from faults_points import watch_save
 from faults_ranks import (
     ASYNC,
     HUNG,
@@ -24,8 +25,6 @@ from faults_ranks import (
     PARTS,
     RESTART,
     SAME,
-    STEPS,
-    TIMEOUT,
     WHOLE,
     Act,
     final,
@@ -36,7 +35,6 @@ from faults_ranks import (
     stop,
     train,
 )
-from faults_points import watch_save
 from faults_workshop import Case, Outcome, Sandbox, expect, last_step, patch, weights
 
 # Adam scales up differences of rounding, and ReLU's derivative jumps: without them, weights can be compared.

@@ -113,9 +113,7 @@ def forge(run: Path, content: bytes, size: int | None = None) -> None:
     from heedful.storage.manifest import NAME
     from heedful.training.manifest import read_manifest, record
 
-    folders = [path for path in (run / "checkpoints").glob(f"step-{STEPS}" if size else "step-*") if path.is_dir()]
-    assert folders, f"{run} has checkpoints"
-    for folder in folders:
+    for folder in [run / "checkpoints" / f"step-{STEPS}"] if size else checkpoints_of(run):
         path, manifest = folder / "model.safetensors", read_manifest(folder)
         path.write_bytes(content)
         if size is not None:
@@ -140,6 +138,55 @@ def hostile_size(sandbox: Sandbox) -> Outcome:
     return expect(done, 4, message="is not a safetensors file", also=done.megabytes < MEMORY)
 
 
+def unsafe_manifest(name: str, command: str, sandbox: Sandbox) -> Outcome:
+    """A manifest, with a valid checksum, that lists a file outside of the checkpoint."""
+    from heedful.storage.manifest import NAME
+    from heedful.training.manifest import read_manifest, record
+
+    run = sandbox.trained_run_copy()
+    outside = sandbox.write("outside.safetensors", b"not of the run")
+    for folder in checkpoints_of(run):
+        manifest = read_manifest(folder)
+        files = dict(manifest.files) | {name: record(outside)}
+        (folder / NAME).write_text(manifest.model_copy(update={"files": files}).render())
+    done = sandbox.injected(no_fault, *NAMED[command])
+    unchanged = outside.read_bytes() == b"not of the run"
+    return expect(done, 4, message=f"lists {name!r}; expected names of files in the folder", also=unchanged)
+
+
+def unsafe_tensor(name: str, command: str, sandbox: Sandbox) -> Outcome:
+    """Weights with one more tensor, whose name is a path outside of the run."""
+    import torch
+    from safetensors.torch import load_file, save
+
+    run = sandbox.trained_run_copy()
+    forge(run, save(load_file(checkpoints_of(run)[0] / "model.safetensors") | {name: torch.zeros(1)}))
+    before = sorted(sandbox.folder.iterdir())
+    done = sandbox.injected(no_fault, *NAMED[command])
+    new = [path.name for path in sandbox.folder.iterdir() if path not in before and path.name != "cache"]
+    return expect(done, 4, message=name, also=not new)
+
+
+def unknown_alias(command: str, sandbox: Sandbox) -> Outcome:
+    """A manifest, with a valid checksum, in which a tensor is another name of one that does not exist."""
+    from heedful.storage.manifest import NAME
+    from heedful.training.manifest import read_manifest, record
+
+    run = sandbox.trained_run_copy()
+    for folder in checkpoints_of(run):
+        manifest, path = read_manifest(folder), folder / "model.safetensors"
+        files = dict(manifest.files) | {path.name: record(path, {"../alias": "nothing"})}
+        (folder / NAME).write_text(manifest.model_copy(update={"files": files}).render())
+    done = sandbox.injected(no_fault, *NAMED[command])
+    return expect(done, 4, message="error:")
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    found = sorted(path for path in (run / "checkpoints").glob("step-*") if path.is_dir())
+    assert found, f"{run} has checkpoints"
+    return found
+
+
 def other_vocabulary(sandbox: Sandbox) -> Outcome:
     """A tokenizer with one more word, and checksums that match it."""
     from heedful.storage.reading import sha256_of
@@ -158,6 +205,11 @@ def other_vocabulary(sandbox: Sandbox) -> Outcome:
 
 
 DEEP = "x = " + "[" * 3000 + "]" * 3000
+NAMED = {
+    "translate": ("translate", "run", "source.txt", "--device", "cpu"),
+    "train": ("train", "run", f"training.steps={STEPS + 5}", "--device", "cpu"),
+}
+OUTSIDE = {"with ..": "../../../outside.safetensors", "that is absolute": "/etc/passwd"}
 TOKENIZERS = (ids_beyond, bad_expression, backtracking_expression, bad_normalizer)
 REJECTED = f"exit 2, 3 or 4 within {SECONDS} s and {MEMORY} MB"
 CASES = [
@@ -176,6 +228,18 @@ CASES = [
         for command in ("translate", "train")
     ),
     Case(14, "translate, a header of 2 GB in a file of that size", f"exit 4 within {MEMORY} MB", hostile_size),
+    *(
+        Case(14, f"{command}, a {what} {how}", "exit 4, one sentence; nothing outside is read or written",
+             partial(case, name, command))
+        for command in NAMED
+        for what, case in (("file in the manifest with a name", unsafe_manifest), ("tensor with a name", unsafe_tensor))
+        for how, name in OUTSIDE.items()
+    ),
+    *(
+        Case(14, f"{command}, a manifest that names a tensor which does not exist", "exit 4, one sentence",
+             partial(unknown_alias, command))
+        for command in NAMED
+    ),
     Case(15, "a tokenizer with one more word and matching checksums", REJECTED, other_vocabulary),
     Case(15, "the tokenizer of another run", REJECTED, other_tokenizer),
     Case(6, "the checkpoints of another run", "exit 4", other_weights),

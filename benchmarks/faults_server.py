@@ -48,7 +48,9 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def server(sandbox: Sandbox, *options: str, fault: Callable[[], object] = no_fault, runs: Sequence[str] = ()) -> Iterator[Server]:
+def server(
+    sandbox: Sandbox, *options: str, fault: Callable[[], object] = no_fault, runs: Sequence[str] = ()
+) -> Iterator[Server]:
     """A server on a free port of the loopback interface; runs: folders in the sandbox, default: a trained run."""
     if not runs:
         sandbox.trained_run_copy()

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from faults_files import flip
+from faults_hostile import checkpoints_of
 from faults_server import BAD, SERVE, Server, end, in_server, server, started
-from faults_tasks import BROKEN, all_tasks, checkpoints_of, copied_runs, poison_weights, task_runs
+from faults_tasks import BROKEN, all_tasks, copied_runs, poison_weights, task_runs
 from faults_workshop import Case, Outcome, Sandbox, expect, no_fault, patch, read_from_start
 
 SLOW = 0.3  # seconds of a batch, or of every step of decoding, of slowed models
@@ -163,20 +164,21 @@ def slow_down() -> None:
 def leave(one: Server, task: str) -> str:
     """The clients close their connections before a reply."""
     body = json.dumps({"model": task, "inputs": list(inputs_of(task)), "options": options_of(task)}).encode()
-    head = f"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nContent-Type: application/json\r\n\r\n"
+    head = f"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     connections = [socket.create_connection((one.host, one.port), timeout=30) for _ in range(3)]
     for connection in connections:
-        connection.sendall(head.encode() + body)
+        connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
     before = left_requests(one)
     time.sleep(SLOW / 2)
     for connection in connections:
         connection.close()
     limit = time.monotonic() + 30
-    while (found := (in_server(one), left_requests(one) - before)) != (0, len(connections)):
-        if time.monotonic() > limit:
-            return f"{found[0]:.0f} wait, {found[1]:.0f} of {len(connections)} noticed"
+    while time.monotonic() < limit:
+        waiting, noticed = in_server(one), left_requests(one) - before
+        if waiting == 0 and noticed == len(connections):
+            return ""
         time.sleep(0.02)
-    return ""
+    return "the server did not notice it, or goes on"
 
 
 def left_requests(one: Server) -> float:

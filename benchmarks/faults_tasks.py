@@ -18,6 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from faults_files import truncate
+from faults_hostile import checkpoints_of
 from faults_numbers import in_backward, in_forward, in_step
 from faults_workshop import ROOT, Case, Finished, Outcome, Sandbox, expect, no_fault, weights
 
@@ -139,12 +140,6 @@ def poison_weights(folder: Path) -> None:
     (folder / NAME).write_text(manifest.model_copy(update={"files": files}).render())
 
 
-def checkpoints_of(run: Path) -> list[Path]:
-    found = sorted(path for path in (run / "checkpoints").glob("step-*") if path.is_dir())
-    assert found, f"{run} has checkpoints"
-    return found
-
-
 def nan_weights(sandbox: Sandbox) -> Outcome:
     tried = Tried()
     for task, run in copied_runs(sandbox):
@@ -231,7 +226,9 @@ def truncated(sandbox: Sandbox) -> Outcome:
         done = sandbox.injected(no_fault, "train", task, *DEVICE)
         same = weights(run) == weights(task_runs() / task / "run") and name in done.err
         tried.check(task, done, 0, f"continuing from step {STEPS - 2}", also=same)
-    return tried.outcome(len(all_tasks()), "exit 4 of each prediction; training continues from the checkpoint before, identical")
+    return tried.outcome(
+        len(all_tasks()), "exit 4 of each prediction; training continues from the checkpoint before, identical"
+    )
 
 
 def broken_inputs(sandbox: Sandbox) -> Outcome:
@@ -241,7 +238,10 @@ def broken_inputs(sandbox: Sandbox) -> Outcome:
     tried = Tried()
     for task, _ in copied_runs(sandbox):
         good = example_of(task).inputs[0].encode()
-        kinds = [(b"\xff\xfe" + good, "line 2: byte 1 is not UTF-8"), (good[:3] + b"\0" + good[3:], "line 2: the text contains")]
+        kinds = [
+            (b"\xff\xfe" + good, "line 2: byte 1 is not UTF-8"),
+            (good[:3] + b"\0" + good[3:], "line 2: the text contains"),
+        ]
         if task in BROKEN:
             kinds.append((BROKEN[task][0].encode(), BROKEN[task][1]))
         for line, message in kinds:

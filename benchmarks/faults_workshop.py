@@ -87,7 +87,7 @@ class Case(NamedTuple):
     expected: str
     run: Callable[[Sandbox], Outcome]
     needs_root: bool = False
-    prepare: Callable[[], object] = lambda: trained_run()  # called once for all cases that have it, before the first
+    prepare: Callable[[], object] | None = None  # called once for all cases that have it, before the first; None: trained_run
 
 
 class Sandbox:
