@@ -240,7 +240,7 @@ def broken_inputs(sandbox: Sandbox) -> Outcome:
         good = example_of(task).inputs[0].encode()
         kinds = [
             (b"\xff\xfe" + good, "line 2: byte 1 is not UTF-8"),
-            (good[:3] + b"\0" + good[3:], "line 2: the text contains"),
+            (good[:3] + b"\0" + good[3:], "line 2: the text contains a NUL byte"),
         ]
         if task in BROKEN:
             kinds.append((BROKEN[task][0].encode(), BROKEN[task][1]))
