@@ -71,6 +71,8 @@ SECTIONS = (
     checks.planted,
     processes.preparation,
     processes.distributed,
+    processes.plans,
+    processes.bulk,
     processes.backtranslation,
     limits.busy,
     limits.time_limit,

@@ -1,4 +1,4 @@
-"""Several processes, saving in the background, data preparation at scale, and back-translation."""
+"""Several processes, saving in the background, plans, data preparation at scale, prediction in shards, and back-translation."""
 
 from __future__ import annotations
 
@@ -47,6 +47,30 @@ def distributed() -> str:
     )
 
 
+def plans() -> str:
+    if not measured("plan_processes.json"):
+        return ""
+    results = read("plan_processes.json")
+    rows = [
+        [
+            str(row["processes"]),
+            f"{1000 * row['predicted_seconds_per_step']:.0f}",
+            f"{1000 * row['measured_seconds_per_step']:.0f}",
+            f"{row['ratio']:.2f} x",
+        ]
+        for row in results["rows"]
+    ]
+    return (
+        f"## Plans and measured processes\n\nA Transformer of {results['parameters']:,} parameters on {results['cores']} CPU "
+        "cores, one thread for each process: the time of an update that `heed train --plan` predicts from updates of one process and "
+        f"the measured link between two ({results['link_bytes_per_second'] / 1e9:.1f} GB/s over gloo), and the median of "
+        "training with that number of processes. More processes than cores share the cores "
+        f"({results['machine']}, torch {results['torch']}, {results['date']}).\n"
+        "\n`python benchmarks/plan_processes.py --output FILE`\n\n"
+        f"{table(['processes', 'predicted, ms', 'measured, ms', 'predicted / measured'], rows)}\n"
+    )
+
+
 MIB = 2**20
 
 
@@ -81,6 +105,21 @@ def preparation() -> str:
         f"\nWith `data.max_store_megabytes = {streamed['max_store_megabytes']}`, an epoch of {streamed['pairs']:,} pairs, "
         f"whose tokens take {streamed['bytes_of_all_shards'] / 1e6:.0f} MB, had at most {disk / 1e6:.1f} MB on the disk, and "
         f"{memory / MIB:,.0f} MiB of anonymous memory.\n"
+    )
+
+
+def bulk() -> str:
+    if not measured("bulk.json"):
+        return ""
+    results = read("bulk.json")
+    shards = ", ".join(str(kill["shard"]) for kill in results["kills"])
+    once = "each line is there exactly once" if results["each_exactly_once"] else "lines are missing or repeated"
+    identical = "identical to" if results["identical_to_undisturbed"] else "different from"
+    return (
+        f"## Prediction in shards\n\n{results['lines']:,} lines in {results['shards']} shards, {results['inputs_per_part']} "
+        f"inputs in each part: the process was killed {len(results['kills'])} times with SIGKILL, in shards {shards}, and "
+        f"started again. In the joined output {once}, and it is byte for byte {identical} that of one process without a kill. "
+        f"The model is tiny ({results['machine']}, {results['date']}).\n\n`python benchmarks/bulk.py --kills 5`\n"
     )
 
 
