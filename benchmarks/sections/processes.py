@@ -51,6 +51,7 @@ def plans() -> str:
     if not measured("plan_processes.json"):
         return ""
     results = read("plan_processes.json")
+    link = results["link_bytes_per_second"] / 1e9
     rows = [
         [
             str(row["processes"]),
@@ -63,8 +64,8 @@ def plans() -> str:
     return (
         f"## Plans and measured processes\n\nA Transformer of {results['parameters']:,} parameters on {results['cores']} CPU "
         "cores, one thread for each process: the time of an update that `heed train --plan` predicts from updates of one "
-        f"process and the measured link between two ({results['link_bytes_per_second'] / 1e9:.1f} GB/s over gloo), and the median "
-        "of training with that number of processes. More processes than cores share the cores "
+        f"process and the measured link between two ({link:.1f} GB/s over gloo), and the median of "
+        "training with that number of processes. More processes than cores share the cores "
         f"({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         "\n`python benchmarks/plan_processes.py --output FILE`\n\n"
         f"{table(['processes', 'predicted, ms', 'measured, ms', 'predicted / measured'], rows)}\n"
