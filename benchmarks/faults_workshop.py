@@ -249,6 +249,9 @@ def read_from_start(file: Any) -> str:
 def preload() -> None:
     """Import what a training run imports. torch computes nothing here: its threads would not survive a fork."""
 
+    import torch._dynamo  # by the first optimizer: a second in every child process that imports it by itself
+    import torch.distributed.fsdp  # noqa: F401
+
     import heedful.cli
     import heedful.runs.train  # noqa: F401
 
