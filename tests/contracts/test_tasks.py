@@ -250,17 +250,17 @@ def test_shards_have_the_bytes_of_one_bulk_run_and_the_samples_of_their_lines(
 def test_the_predictions_before_an_invalid_input_are_printed(
     task: str, run: Path, inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("heedful.data.input_lines.MAX_CHARACTERS", 200)
+    monkeypatch.setattr("heedful.data.input_lines.MAX_CHARACTERS", 300)
     valid, file = tmp_path / "valid.txt", tmp_path / "inputs.txt"
     valid.write_text("".join(f"{line}\n" for line in inputs[:2]))
-    file.write_text(f"{valid.read_text()}{inputs[0]}{' x' * 100}\n{inputs[0]}\n")
+    file.write_text(f"{valid.read_text()}{inputs[0]}{' x' * 150}\n{inputs[0]}\n")
     capsys.readouterr()
     assert heed("predict", run, valid, *quick_arguments(task)) == 0
     expected = capsys.readouterr().out
     assert heed("predict", run, file, *quick_arguments(task)) == 3
     output = capsys.readouterr()
     assert output.out == expected and expected
-    assert "characters; expected at most 200" in output.err
+    assert "characters; expected at most 300" in output.err
 
 
 def test_a_run_of_another_task_is_refused_by_a_natural_name(

@@ -7,22 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
+from tiny_tasks import data_uri, write_tiny_recipe
 from workshop import heed
 
 import heedful
 from heedful import inspection
 from heedful.cli.output import replace_non_finite
-from heedful.data.image_files import encode_data_uri
 from heedful.inspection.result import Result
 
 TEXTS = {"translation": "w1 w2 w3", "language": "the cat sees a dog", "classification": "a dog sees"}
 TEXTS |= {"masked": "the [MASK] sees a [MASK]", "tagging": "the cat sees", "encoder": "a dog sees"}
 OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs", "encoder": "the cat runs"}
 OTHERS |= {"masked": "a [MASK] runs a [MASK]", "tagging": "a dog runs"}
-PICTURE, OTHER_PICTURE = (encode_data_uri(np.full((4, 4, 3), (color, 90, 9), np.uint8)) for color in (230, 20))
-TEXTS |= {"captioning": PICTURE, "image_classification": PICTURE}
+PICTURE, OTHER_PICTURE = data_uri(230, 90), data_uri(20, 90)
+TEXTS |= {"captioning": PICTURE, "image_classification": PICTURE, "image_mean": PICTURE}
 OTHERS |= {"captioning": OTHER_PICTURE}
 TEXTS |= {"several": "a dog sees", "numeric": "1\t2\n-3\t0.5\n0\t1"}
 OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
@@ -30,11 +29,12 @@ NODES = "node_classification"
 TEXTS |= {NODES: '{"nodes": [{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}], "edges": [["a", "b"]]}'}
 OTHERS |= {NODES: '{"nodes": [{"node": "a", "x": 0, "y": 2}, {"node": "b", "x": 1, "y": 1}], "edges": [["a", "b"]]}'}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
-# encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
-IMAGES = ("captioning", "image_classification")
+# encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers; image_mean: an
+# image classifier without [CLS]
+IMAGE_CLASSIFIERS = ("image_classification", "image_mean")
+IMAGES = ("captioning", *IMAGE_CLASSIFIERS)
 ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES)
-CAPTIONING = "captioning"
-ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, CAPTIONING)
+ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, *IMAGES)
 
 
 class Analysis(NamedTuple):
@@ -66,7 +66,7 @@ ANALYSES = [
         "attention",
         ("{text}", "--kind", "self", "--by", "rollout"),
         lambda one, text, other: inspection.attention(one, text, kind="self", by="rollout"),
-        ENCODERS,
+        (*ENCODERS, *IMAGE_CLASSIFIERS),
     ),
     Analysis("lens", ("{text}",), lambda one, text, other: inspection.lens(one, text)),
     Analysis(
@@ -101,14 +101,14 @@ ANALYSES = [
         "ablate",
         ("{text}", "--head", "self.0.1"),
         lambda one, text, other: inspection.ablate(one, text, "self.0.1"),
-        ENCODERS,
+        (*ENCODERS, *IMAGE_CLASSIFIERS),
         picture=False,
     ),
     Analysis(
         "patch",
         ("{text}", "--from", "{other}"),
         lambda one, text, other: inspection.patch(one, text, other),
-        (TRANSLATION, CLASSIFICATION, *ENCODERS, CAPTIONING),
+        (TRANSLATION, CLASSIFICATION, *ENCODERS, "captioning"),
     ),
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
@@ -139,8 +139,18 @@ CASES = [(one, task) for one in ANALYSES for task in one.tasks]
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_runs: dict[str, Path], tiny_encoder: Path, tiny_several: Path, tiny_numeric: Path) -> dict[str, Path]:
-    return tiny_runs | {"encoder": tiny_encoder, "several": tiny_several, "numeric": tiny_numeric}
+def runs(
+    tiny_runs: dict[str, Path],
+    tiny_encoder: Path,
+    tiny_several: Path,
+    tiny_numeric: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("image_mean")
+    recipe = write_tiny_recipe("image_classification", folder)
+    assert heed("train", recipe, "model.pooling=mean", "training.steps=2", "--run", folder / "run") == 0
+    named = {"encoder": tiny_encoder, "several": tiny_several, "numeric": tiny_numeric, "image_mean": folder / "run"}
+    return tiny_runs | named
 
 
 @pytest.fixture(scope="module")

@@ -93,6 +93,11 @@ class EncodedExample:
         return mark(self.start, self.target_tokens, self.end if self.reads_end else None)
 
     @property
+    def input_vectors(self) -> list[str]:
+        """The tokens of target_in that the input has a vector of; the [CLS] of an image is a part of the model."""
+        return self.inputs if self.pixels is None else self.target_tokens
+
+    @property
     def queries(self) -> list[str]:
         """A label for each step over the target: the token that it predicts; of a classifier, the token that it consumes."""
         return self.inputs if self.reads_end else mark(None, self.target_tokens, self.end)

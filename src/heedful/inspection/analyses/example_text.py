@@ -81,7 +81,7 @@ def example_text(example: EncodedExample, names: ExampleNames = TEXT) -> Example
         target.pieces,
         example.outputs.pieces,
         example.output_tokens,
-        example.inputs if source is None else example.source_tokens,
+        example.input_vectors if source is None else example.source_tokens,
         example.label,
         example.reads_end,
         None if source is None else source.words,
