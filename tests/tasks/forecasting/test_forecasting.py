@@ -263,6 +263,19 @@ def test_options_that_do_not_fit_are_errors(change: str, message: str, tmp_path:
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(("given", "expected"), [([], 4), (["task.covariates=['day']"], 6)], ids=["none", "day"])
+def test_the_size_of_a_joint_patch_is_checked_when_the_columns_are_known(
+    given: list[str], expected: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, features = write_tiny_recipe("forecasting", tmp_path), expected - 2
+    changes = ["task.channels=joint", f"model.features={features}", *given]
+    assert heed("train", recipe, *changes, "--run", tmp_path / "run") == 2
+    message = f"model.features: given {features}, expected {expected}, since a patch has 2 steps of 2 variables"
+    assert message in capsys.readouterr().err
+    changes[1] = f"model.features={expected}"
+    assert heed("train", recipe, *changes, "training.steps=1", "--run", tmp_path / "run") == 0
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forecasting")
