@@ -51,10 +51,10 @@ def test_published_sizes_have_exact_parameter_counts(name: str) -> None:
 def test_there_is_a_token_for_each_patch_and_one_for_the_class(pooling: str, pixels: Tensor) -> None:
     model = tiny_vit(pooling=pooling)
     expected = (6 // 2) * (8 // 2) + (1 if pooling == "cls" else 0)
-    assert model.config.tokens == expected
+    assert model.config.grid.positions == expected
     assert model.encode(pixels).shape == (3, expected, 16)
     assert model.first_state(model.encode(pixels)).shape == (3, 16)
-    assert VitConfig().tokens == 197
+    assert VitConfig().grid.positions == 197
 
 
 def test_patches_are_blocks_of_pixels_row_by_row(pixels: Tensor) -> None:

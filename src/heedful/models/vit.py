@@ -34,7 +34,7 @@ from heedful.nn.layers import Layers
 from heedful.nn.linear import linear
 from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
 from heedful.nn.patches import PatchSinusoids, join_patches, split_patches
-from heedful.nn.positions import Learned, Position, PositionSize
+from heedful.nn.positions import Learned, PatchGrid, Position, PositionSize
 
 NORM_EPS = 1e-6  # as published
 LEVELS = 256  # values of a pixel
@@ -107,10 +107,10 @@ class VitConfig(FamilyConfig):
         return ImageShape(*self.image_size, self.channels)
 
     @property
-    def tokens(self) -> int:
-        """Length of the sequence: the patches, and [CLS]."""
+    def grid(self) -> PatchGrid:
+        """The sequence: the patches, after [CLS] if there is one."""
         height, width = self.image_size
-        return (height // self.patch) * (width // self.patch) + (self.pooling == "cls")
+        return PatchGrid(height // self.patch, width // self.patch, before=int(self.pooling == "cls"))
 
     @model_validator(mode="after")
     def _fits_together(self) -> VitConfig:
@@ -184,12 +184,14 @@ class ConvolutionStem(nn.Module):
         __call__ = forward
 
 
-def make_patch_position(name: PatchPosition, dim: int, tokens: int, across: int, *, class_token: bool) -> Position:
-    """across: patches in a row of the image; class_token: whether one of the tokens stands before the patches."""
-    size = PositionSize(dim, heads=1, head_dim=dim, limit=tokens, clip=0, reads_ahead=True)
+def make_patch_position(name: PatchPosition, dim: int, grid: PatchGrid) -> Position:
+    size = PositionSize(dim, heads=1, head_dim=dim, limit=grid.positions, clip=0, reads_ahead=True)
     if name == "sinusoidal":
-        return PatchSinusoids(size, across, class_token=class_token)
-    return Learned(size) if name == "learned" else Position(size)
+        position: Position = PatchSinusoids(size, grid)
+    else:
+        position = Learned(size) if name == "learned" else Position(size)
+    position.grid = grid
+    return position
 
 
 class Layer(nn.Module):
@@ -223,8 +225,7 @@ class Vit(EncoderModel):
         stem = linear(config.patch**2 * config.channels, config.dim) if linear_map else ConvolutionStem(config)
         self.embed_patches = PatchEmbedding(config.patch, config.channels, stem)
         self.cls = nn.Parameter(0.02 * torch.randn(config.dim)) if config.pooling == "cls" else None
-        across, has_class = config.image_size[1] // config.patch, self.cls is not None
-        self.position = make_patch_position(config.position, config.dim, config.tokens, across, class_token=has_class)
+        self.position = make_patch_position(config.position, config.dim, config.grid)
         self.dropout = Dropout(config.dropout)
         self.layers = Layers(Layer(config) for _ in range(config.layers))
         self.last = PreNorm.last(config.dim, NORM_EPS)
@@ -243,8 +244,8 @@ class Vit(EncoderModel):
 
     @property
     def max_length(self) -> int | None:
-        tokens: int = self.config.tokens
-        return tokens
+        grid: PatchGrid = self.config.grid
+        return grid.positions
 
     def fit_pixels(self, counts: Tensor) -> None:
         """Standardize pixels by those of the training images: counts (channels, 256), as in `PatchEmbedding.fit`."""

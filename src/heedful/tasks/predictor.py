@@ -315,6 +315,12 @@ class Predictor:
         return ["text"]
 
     @property
+    def positions(self) -> int:
+        """The number of positions that the model reads in training, at most; of a model with a source, in its target."""
+        longest: int = self.run.data.sides[1]
+        return longest
+
+    @property
     def input_tokenizer(self) -> Tokenizer:
         """The tokenizer of input texts."""
         return self.system.target_tokenizer

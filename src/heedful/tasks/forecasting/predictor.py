@@ -112,6 +112,10 @@ class Forecaster(Predictor):
         return ["table"]
 
     @property
+    def positions(self) -> int:
+        return self.config.positions
+
+    @property
     def series(self) -> SeriesData:
         return SeriesData(self.run)
 

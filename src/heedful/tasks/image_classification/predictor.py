@@ -75,6 +75,12 @@ class ImageClassifier(Predictor):
     def input_names(self) -> Sequence[str]:
         return ["image"]
 
+    @property
+    def positions(self) -> int:
+        longest = self.classifier.body.max_length
+        assert longest is not None, "an image has a number of patches"
+        return longest
+
     def input_lines(self, file: Path) -> Iterator[str]:
         return image_lines(file)
 
