@@ -28,12 +28,15 @@ OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
 NODES = "node_classification"
 TEXTS |= {NODES: '{"nodes": [{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}], "edges": [["a", "b"]]}'}
 OTHERS |= {NODES: '{"nodes": [{"node": "a", "x": 0, "y": 2}, {"node": "b", "x": 1, "y": 1}], "edges": [["a", "b"]]}'}
+SERIES = "series_classification"
+TEXTS |= {SERIES: '{"x": [0, 1, 2], "y": [0, 1, 2]}'}
+OTHERS |= {SERIES: '{"x": [0, 0, 0], "y": [0, 1, 2]}'}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
 # encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers; image_mean: an
 # image classifier without [CLS]
 IMAGE_CLASSIFIERS = ("image_classification", "image_mean")
 IMAGES = ("captioning", *IMAGE_CLASSIFIERS)
-ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES)
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES, SERIES)
 ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, *IMAGES)
 
 
@@ -251,6 +254,8 @@ REFUSED = [
     ("numeric", ("document", "{text}"), "pools its states without attention"),
     ("numeric", ("lens", "1\t2\n3"), "text 1 line 2 has 1 numbers; expected 2, as in the training data"),
     ("several", ("saliency", "{text}", "--target", "red|blue"), "unknown label 'blue'; expected one of: red, round, flat"),
+    (SERIES, ("saliency", "{text}", "--target", "maybe"), "unknown label 'maybe'; expected one of: no, yes"),
+    (SERIES, ("attention", "{text}", "-s", "beam=3"), "search options have no effect on a classifier"),
     (TRANSLATION, ("lens", " "), "given an empty text, expected at least one word"),
     (TRANSLATION, ("lens", "{text}", "--target", " "), "given an empty target, expected at least one word"),
     (TRANSLATION, ("report", "{text}", "--include", "lense"), "unknown analysis in a report 'lense'"),

@@ -242,6 +242,15 @@ class Predictor:
                 hint="give the content of the file",
             )
 
+    def one_input(self, text: str) -> str:
+        """The input of an analysis: the text, or the only input of the file with this path."""
+        if not (self.reads_paths and os.path.isfile(text)):  # noqa: PTH113 (Path.is_file raises for a long text)
+            return text
+        found = [given for _, given in self.file_inputs([Path(text)])]
+        if len(found) != 1:
+            raise DataError(f"{text} has {len(found):,} inputs; expected one", hint="give a file with one of them")
+        return found[0]
+
     def check_inputs(self, files: Sequence[Path], options: Any) -> None:
         """Raise an error for options of the task's command that do not fit the input files, before any work."""
 
