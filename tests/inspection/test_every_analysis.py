@@ -22,7 +22,7 @@ OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs", "encoder"
 OTHERS |= {"masked": "a [MASK] runs a [MASK]", "tagging": "a dog runs"}
 PICTURE, OTHER_PICTURE = data_uri(230, 90), data_uri(20, 90)
 TEXTS |= {"captioning": PICTURE, "image_classification": PICTURE, "image_mean": PICTURE}
-OTHERS |= {"captioning": OTHER_PICTURE}
+OTHERS |= {"captioning": OTHER_PICTURE, "image_classification": OTHER_PICTURE, "image_mean": OTHER_PICTURE}
 TEXTS |= {"several": "a dog sees", "numeric": "1\t2\n-3\t0.5\n0\t1"}
 OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
 NODES = "node_classification"
@@ -111,7 +111,7 @@ ANALYSES = [
         "patch",
         ("{text}", "--from", "{other}"),
         lambda one, text, other: inspection.patch(one, text, other),
-        (TRANSLATION, CLASSIFICATION, *ENCODERS, "captioning"),
+        (TRANSLATION, CLASSIFICATION, *ENCODERS, *IMAGES),
     ),
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),

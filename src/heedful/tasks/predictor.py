@@ -308,7 +308,10 @@ class Predictor:
         return None
 
     def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
-        """The example with another input text and the same outputs, to compare their probabilities."""
+        """The example with another input and the same outputs, to compare their probabilities. Not of a task whose choices
+        are parts of the input."""
+        if not self.predicts_input:
+            raise self.no_analysis()
         raise ConfigError(
             f"a run of task {self.run.task.name!r} predicts its own text, so another text has other outputs; expected a run "
             "that translates or classifies"

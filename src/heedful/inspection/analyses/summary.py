@@ -32,7 +32,7 @@ ANALYSES = (
     ('lens RUN "a text"', "logit lens: predictions of each layer", "layers"),
     ('saliency RUN "a text"', "gradient x input, compared with attention", "attention to a source"),
     ('saliency RUN "a text"', "gradient x input of the source tokens", "a source, but no attention to it"),
-    ('saliency RUN "a text"', "gradient x input of the tokens of the text", "no source"),
+    ('saliency RUN "a text"', "gradient x input of the input tokens", "no source"),
     ('alternatives RUN "a text" --position 0', "alternative outputs at a target position", "any"),
     ('ablate RUN "a text" --head {kind}.{layer}.{head}', "output without a head", "attention"),
     ('patch RUN "a text" --from "another text"', "activation patching between two inputs", "outputs besides the input"),
@@ -45,6 +45,13 @@ ANALYSES = (
     ("experts RUN", "expert utilization", "experts"),
     ("cost RUN", "parameters, FLOP and memory of every part", "any"),
 )
+
+
+FILES = {  # inputs of analyses that are files, and others
+    "image": ("picture.png", "another.png"),
+    "series": ("series.csv", "another.csv"),
+    "table": ("table.csv", "another.csv"),
+}
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,7 @@ def conditions(predictor: Predictor) -> dict[str, bool]:
         "attention, but none to a source": bool(attentions) and not to_source,
         "a source, but no attention to it": has_source and not to_source,
         "no source": not has_source,
-        "outputs besides the input": not predictor.predicts_input,
+        "outputs besides the input": type(predictor).replace_input is not Predictor.replace_input,
         "attention to an image": bool(attentions) and predictor.run.model.image_shape is not None,
         "attention pooling": bool(predictor.model.poolings()),
         "graphs": "graph" in predictor.input_names,
@@ -158,12 +165,19 @@ def conditions(predictor: Predictor) -> dict[str, bool]:
     }
 
 
+def write_input(arguments: str, predictor: Predictor) -> str:
+    """The arguments with what the task reads in place of a text: a file, or JSON."""
+    name = "text" if predictor.reads_text else predictor.input_names[0]
+    given, other = FILES.get(name, (f'"a {name}"', f'"another {name}"'))
+    return arguments.replace('"a text"', given).replace('"another text"', other)
+
+
 def list_analyses(predictor: Predictor) -> dict[str, str]:
     """The analyses of a run: arguments of `heed inspect` -> what they show."""
     has, attentions = conditions(predictor), attentions_of(predictor)
     reads_texts = type(predictor).encode_example is not Predictor.encode_example
     possible = [one for one in ANALYSES if reads_texts or '"a text"' not in one[0]]
-    listed = {arguments: shows for arguments, shows, condition in possible if has[condition]}
+    listed = {write_input(arguments, predictor): shows for arguments, shows, condition in possible if has[condition]}
     if not attentions:
         return listed
     one = next(one for one in attentions if one.kind.name == attentions[-1].kind.name)  # the first layer of the last kind

@@ -193,6 +193,9 @@ class ImageClassifier(Predictor):
         best, total = decode_choices(self.classifier, example, prefix)
         return Decoded(self.run.task.labels[best[0]], best, total, total)
 
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        return self.encode_example(text, example.label)
+
     def token_loss(self) -> TokenLoss:
         smoothing = self.run.task.label_smoothing
         return TokenLoss(omitted=[f"smooths the labels by {smoothing:g}"] if smoothing else [])
