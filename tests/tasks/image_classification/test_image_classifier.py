@@ -130,6 +130,17 @@ def test_images_are_arguments_of_predict(classifier: ImageClassifier, run: Path,
     assert [line["image"] for line in printed] == [str(file) for file in files]
 
 
+def test_a_folder_is_no_image(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run.parent / "valid" / "5"
+    capsys.readouterr()
+    assert heed("classify-images", run, folder) == 3
+    message = capsys.readouterr().err
+    assert f"{folder} is a folder; expected images, or a text file with the path of an image in each line" in message
+    assert f"hint: give the images in it, as {folder}/*.png" in message
+    assert heed("inspect", "image", run, folder) == 3
+    assert f"the image, {folder}, is a folder; expected an image" in capsys.readouterr().err
+
+
 def test_a_broken_image_is_one_sentence_after_the_predictions_before_it(
     classifier: ImageClassifier, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
