@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tiny_tasks import data_uri, write_tiny_recipe
+from tiny_tasks import data_uri, example_of, write_tiny_recipe
 from workshop import heed
 
 import heedful
@@ -37,7 +37,10 @@ TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classificati
 IMAGE_CLASSIFIERS = ("image_classification", "image_mean")
 IMAGES = ("captioning", *IMAGE_CLASSIFIERS)
 ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES, SERIES)
+FORECASTING = "forecasting"
+TEXTS |= {FORECASTING: example_of(FORECASTING).inputs[0]}
 ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, *IMAGES)
+WITH_NUMBERS = (*ALL, FORECASTING)  # whose outputs have no probabilities
 
 
 class Analysis(NamedTuple):
@@ -51,8 +54,8 @@ class Analysis(NamedTuple):
 
 
 ANALYSES = [
-    Analysis("summary", (), lambda one, text, other: inspection.summary(one), picture=False),
-    Analysis("attention", ("{text}",), lambda one, text, other: inspection.attention(one, text)),
+    Analysis("summary", (), lambda one, text, other: inspection.summary(one), WITH_NUMBERS, picture=False),
+    Analysis("attention", ("{text}",), lambda one, text, other: inspection.attention(one, text), WITH_NUMBERS),
     Analysis(
         "attention",
         ("{text}", "--target", "w3 w4", "--kind", "cross", "--layer", "1", "--head", "1", "--by", "norms"),
@@ -69,7 +72,7 @@ ANALYSES = [
         "attention",
         ("{text}", "--kind", "self", "--by", "rollout"),
         lambda one, text, other: inspection.attention(one, text, kind="self", by="rollout"),
-        (*ENCODERS, *IMAGE_CLASSIFIERS),
+        (*ENCODERS, *IMAGE_CLASSIFIERS, FORECASTING),
     ),
     Analysis("lens", ("{text}",), lambda one, text, other: inspection.lens(one, text)),
     Analysis(
@@ -113,8 +116,16 @@ ANALYSES = [
         lambda one, text, other: inspection.patch(one, text, other),
         (TRANSLATION, CLASSIFICATION, *ENCODERS, *IMAGES),
     ),
-    Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
-    Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
+    Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text), WITH_NUMBERS),
+    Analysis(
+        "saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4), WITH_NUMBERS
+    ),
+    Analysis(
+        "saliency",
+        ("{text}", "--target", "wind"),
+        lambda one, text, other: inspection.saliency(one, text, "wind"),
+        (FORECASTING,),
+    ),
     Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder", "several")),
     Analysis("image", ("{text}",), lambda one, text, other: inspection.image(one, text), IMAGES),
     Analysis(
@@ -136,7 +147,7 @@ ANALYSES = [
         lambda one, text, other: inspection.graph(one, text, layer=0, head=1),
         (NODES,),
     ),
-    Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
+    Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), WITH_NUMBERS, picture=False),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]
 
@@ -256,6 +267,12 @@ REFUSED = [
     ("several", ("saliency", "{text}", "--target", "red|blue"), "unknown label 'blue'; expected one of: red, round, flat"),
     (SERIES, ("saliency", "{text}", "--target", "maybe"), "unknown label 'maybe'; expected one of: no, yes"),
     (SERIES, ("attention", "{text}", "-s", "beam=3"), "search options have no effect on a classifier"),
+    (FORECASTING, ("lens", "{text}"), "the outputs of this run are numbers without probabilities"),
+    (FORECASTING, ("alternatives", "{text}"), "the outputs of this run are numbers without probabilities"),
+    (FORECASTING, ("ablate", "{text}", "--head", "self.0.1"), "the outputs of this run are numbers without probabilities"),
+    (FORECASTING, ("patch", "{text}", "--from", "{text}"), "a run of task 'forecasting' does not support this analysis"),
+    (FORECASTING, ("saliency", "{text}", "--target", "lode"), "unknown variable 'lode'; expected one of: load, wind"),
+    (FORECASTING, ("attention", "{text}", "-s", "beam=3"), "search options have no effect on a forecaster"),
     (TRANSLATION, ("lens", " "), "given an empty text, expected at least one word"),
     (TRANSLATION, ("lens", "{text}", "--target", " "), "given an empty target, expected at least one word"),
     (TRANSLATION, ("report", "{text}", "--include", "lense"), "unknown analysis in a report 'lense'"),

@@ -122,6 +122,7 @@ class Predictor:
     has_source: ClassVar[bool] = False  # whether its model encodes a source
     decodes: ClassVar[bool] = False  # whether its outputs are searched for token by token, and it has jobs
     predicts_input: ClassVar[bool] = False  # whether its outputs are the tokens of the input itself, as of a language model
+    has_probabilities: ClassVar[bool] = True  # of its outputs; False: they are numbers
     reads_text: ClassVar[bool] = True  # whether its inputs are texts; else they are images, tables, graphs or histories
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:

@@ -9,7 +9,7 @@ from heedful.tasks.encoded_example import EncodedExample
 from heedful.tasks.predictor import Predictor
 
 MAX_CAPTION = 160  # characters of a text in a caption
-PARTS = {"image": "patches", "graph": "nodes", "series": "steps"}  # of inputs that have no tokens
+PARTS = {"image": "patches", "graph": "nodes", "series": "steps", "table": "patches"}  # of inputs that have no tokens
 OUTPUTS = {"captioning": "caption", "chat": "reply"}  # of tasks whose output is no translation
 
 

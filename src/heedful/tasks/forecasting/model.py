@@ -135,11 +135,26 @@ class ForecastingModel(ModelWithHead):
         return torch.cat((patches, known), dim=-1).flatten(0, 1)
 
     def read(self, hidden: Tensor) -> Tensor:
-        """Hidden states (sequences, steps, inputs of the output layer), a sequence for each row, or each row and variable
-        -> (rows, variables, steps x predicted steps, quantiles)."""
+        """Hidden states (sequences, steps, inputs of the output layer) -> (sequences, together, steps x predicted steps,
+        quantiles)."""
         out = self.head(self.dropout(hidden)).to(self.mean.dtype)  # (sequences, steps, together x predicted x quantiles)
         parts: Tensor = out.view(*out.shape[:2], self.together, -1, self.outputs).transpose(1, 2)  # (…, together, steps, …)
-        return parts.reshape(-1, self.variables, parts.shape[2] * parts.shape[3], self.outputs)
+        return parts.flatten(2, 3)
+
+    def by_row(self, predicted: Tensor) -> Tensor:
+        """(sequences, together, steps, quantiles), a sequence for each row, or each row and variable
+        -> (rows, variables, steps, quantiles)."""
+        return predicted.reshape(-1, self.variables, *predicted.shape[2:])
+
+    def inputs(self, z: Tensor, known: Tensor) -> Tensor:
+        """The steps that one pass reads, where the horizon is known: (rows, variables, steps); a decoder also reads its
+        beginning."""
+        return z
+
+    def predicted(self, hidden: Tensor, calendar: Tensor) -> Tensor:
+        """Hidden states of the tokens of this pass (sequences, tokens, dim), calendar as in `forward` -> (sequences, together,
+        horizon, quantiles), without the linear map."""
+        raise NotImplementedError
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """Forecasts of empty windows, one for each row: (rows, horizon, variables x quantiles)."""
