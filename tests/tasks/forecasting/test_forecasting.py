@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_tasks import DAYS, SERIES, write_tiny_recipe
+from torch.testing import assert_close
 from workshop import heed
 
 import heedful
@@ -494,6 +495,19 @@ def test_rows_held_out_are_forecast_from_those_before_them(run: Path) -> None:
         forecaster.forecast("\n".join(SERIES.splitlines()[:6]), holdout=True)
 
 
+def test_the_ridge_map_of_a_run_is_a_baseline_of_single_forecasts(run: Path, tiny_runs: dict[str, Path]) -> None:
+    forecaster: Any = heedful.load(run)
+    table = "\n".join(SERIES.splitlines()[:11])
+    forecast = forecaster.forecast(table, holdout=True)
+    values, model = torch.tensor(forecast.history), forecaster.model
+    expected = values[-1] + model.ridge.T @ (values - values[-1])  # (horizon, variables); the deviations cancel
+    assert_close(torch.tensor(forecast.baselines["ridge"]), expected, atol=1e-4, rtol=1e-4)
+    result = inspection.ForecastResult(forecast)
+    assert "ridge" in result.errors and "ridge" in result.svg() and "linear map of the run" in result.html()
+    other: Any = heedful.load(tiny_runs["forecasting"])
+    assert list(other.forecast(table).baselines) == ["persistence", "seasonal naive (4 steps)"]
+
+
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_a_picture_is_written_beside_the_table(
     suffix: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -549,7 +563,7 @@ def test_a_figure_has_a_panel_for_each_variable_and_a_band_for_each_pair_of_quan
     assert len(areas) == 2 + 1  # one for each variable, and the legend
     assert all(mark.x + 0.85 * text_width(mark.text, mark.size) < figure.width for mark in legend_of(figure))
     assert [mark.text for mark in figure.marks if isinstance(mark, Label) and mark.text in ("load", "wind")] == ["load", "wind"]
-    assert result.errors.keys() == {"this run", "persistence", "seasonal naive (4 steps)"}
+    assert result.errors.keys() == {"this run", "persistence", "seasonal naive (4 steps)", "ridge"}
     assert "80% prediction interval" in result.svg() and "mean absolute error" in result.text()
     lower, upper = (areas[1].points[1][1], areas[1].points[-1][1])  # y grows downward
     assert lower >= upper

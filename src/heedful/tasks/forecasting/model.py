@@ -112,6 +112,14 @@ class ForecastingModel(ModelWithHead):
             return z @ self.ridge.to(z.dtype)
         return z.new_zeros(*z.shape[:2], self.options.horizon)
 
+    def ridge_forecast(self, window: Tensor) -> Tensor | None:
+        """The forecast of the ridge map alone, which the model keeps where task.linear is 'ridge': window (rows, look_back,
+        variables), standardized -> (rows, horizon, variables), standardized; None: it has none."""
+        if not self.ridge.numel():
+            return None
+        last = window[:, -1:]  # a ridge map is fitted with normalization 'last'
+        return (self.linear_change((window - last).transpose(1, 2))).transpose(1, 2) + last
+
     def normalizers(self, window: Tensor) -> tuple[Tensor, Tensor]:
         """The center and the scale of each window and variable: (rows, 1, variables)."""
         name, last = self.options.normalization, window[:, -1:]

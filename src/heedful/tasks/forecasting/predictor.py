@@ -56,7 +56,7 @@ class Forecast(NamedTuple):
     outputs: list[list[list[float]]]  # (horizon, variables, quantiles)
     history_times: list[str]
     history: list[list[float]]  # (look_back, variables): the window
-    baselines: dict[str, list[list[float]]]  # forecasts of persistence and seasonal naive, (horizon, variables) each
+    baselines: dict[str, list[list[float]]]  # of persistence, seasonal naive and a stored ridge map, (horizon, variables) each
     truth: list[list[float]]  # (horizon, variables) of a forecast of rows that were held out; else empty
 
     @property
@@ -242,6 +242,8 @@ class Forecaster(Predictor):
             if not bool(forecast.isfinite().all()):
                 raise self.system.nonfinite_error("a table")
             outputs = model.restore(forecast)[0].cpu()  # (horizon, variables, quantiles)
+            ridge = model.ridge_forecast(window)
+            linear = {} if ridge is None else {"ridge": model.restore(ridge[..., None])[0, ..., 0].tolist()}
         season = min(config.season or season_of(times), config.look_back)
         naive = values[config.look_back - season + torch.arange(config.horizon) % season]
         seasonal = {f"seasonal naive ({season} steps)": naive.tolist()} if season > 1 else {}
@@ -254,7 +256,7 @@ class Forecaster(Predictor):
             outputs.tolist() if config.quantiles else [],
             list(times) or [str(step) for step in range(1 - config.look_back, 1)],
             values.tolist(),
-            {"persistence": values[-1:].expand(config.horizon, -1).tolist(), **seasonal},
+            {"persistence": values[-1:].expand(config.horizon, -1).tolist(), **seasonal, **linear},
             truth.tolist(),
         )
 
