@@ -189,14 +189,25 @@ EXAMPLES["trajectories"] = DataExample(
 )
 
 
+HEIGHT, WIDTH, PATCH = 6, 8, 2  # 12 patches: no size equals another
+
+
 def plain_image(red: int, green: int) -> str:
-    """An image of 4 x 4 pixels of one color, in a format that is plain text."""
-    return "P3 4 4 255\n" + f"{red} {green} 9\n" * 16
+    """An image of one color, in a format that is plain text."""
+    return f"P3 {WIDTH} {HEIGHT} 255\n" + f"{red} {green} 9\n" * (WIDTH * HEIGHT)
 
 
 def data_uri(red: int, green: int) -> str:
     """The same image in one line."""
-    return "data:image/x-portable-pixmap;base64," + b64encode(b"P6 4 4 255\n" + bytes((red, green, 9)) * 16).decode()
+    return (
+        "data:image/x-portable-pixmap;base64,"
+        + b64encode(f"P6 {WIDTH} {HEIGHT} 255\n".encode() + bytes((red, green, 9)) * (WIDTH * HEIGHT)).decode()
+    )
+
+
+def pixels(red: int, green: int) -> Any:
+    """The same image as an array."""
+    return np.full((HEIGHT, WIDTH, 3), (red, green, 9), np.uint8)
 
 
 EXAMPLES["images"] = DataExample(
@@ -212,12 +223,12 @@ EXAMPLES["images"] = DataExample(
         **{split: {"file": "{folder}/images.csv"} for split in ("train", "valid", "test")},
         "batch": 4,
     },
-    {"family": "vit", "dim": 16, "layers": 1, "heads": 2, "image_size": [4, 4], "patch": 2},
+    {"family": "vit", "dim": 16, "layers": 1, "heads": 2, "image_size": [HEIGHT, WIDTH], "patch": PATCH},
     {},
     (data_uri(230, 20), data_uri(20, 230), data_uri(200, 100)),
     [
-        ("yes", np.full((4, 4, 3), (220, 20, 9), np.uint8)),
-        ("no", np.full((4, 4, 3), (20, 220, 9), np.uint8)),
+        ("yes", pixels(220, 20)),
+        ("no", pixels(20, 220)),
     ]
     * 4,
 )
@@ -247,12 +258,12 @@ EXAMPLES["captions"] = DataExample(
         "max_length": 8,
         "batch": 4,
     },
-    {"family": "vision_encoder_decoder", "dim": 16, "layers": 1, "heads": 2, "image_size": [4, 4], "patch": 2},
+    {"family": "vision_encoder_decoder", "dim": 16, "layers": 1, "heads": 2, "image_size": [HEIGHT, WIDTH], "patch": PATCH},
     {},
     EXAMPLES["images"].inputs,
     [
-        (np.full((4, 4, 3), (220, 20, 9), np.uint8), "a red one"),
-        (np.full((4, 4, 3), (20, 220, 9), np.uint8), "green"),
+        (pixels(220, 20), "a red one"),
+        (pixels(20, 220), "green"),
     ]
     * 4,
 )

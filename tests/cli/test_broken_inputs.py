@@ -26,7 +26,7 @@ RED = plain_image(220, 20)
 IMAGES = {
     "truncated": Broken("red.ppm", RED, RED[:60], "images.csv line 2, red.ppm: it is truncated or damaged"),
     "no image": Broken("red.ppm", RED, "a caption\n", "line 2, red.ppm: it is not an image in a known format; expected PNG"),
-    "another size": Broken("red.ppm", "4 4", "2 8", "line 2, red.ppm: it is 2 pixels wide and 8 high, expected 4 and 4"),
+    "another size": Broken("red.ppm", "8 6", "4 12", "line 2, red.ppm: it is 4 pixels wide and 12 high, expected 8 and 6"),
     "a path without a file": Broken("images.csv", "red.ppm", "rot.ppm", "line 2, rot.ppm: it cannot be read: No such file"),
     "no label": Broken("images.csv", "red.ppm,yes", "red.ppm,", "line 2: column 'label' is empty; expected a path and a label"),
 }

@@ -21,6 +21,7 @@ from tiny_tasks import example_of, option_arguments, quick_arguments, quick_opti
 from workshop import heed, standard_input
 
 import heedful
+from heedful import inspection
 from heedful.errors import ConfigError, DataError
 from heedful.runs.build import check, data_of
 from heedful.runs.config import read_run
@@ -250,17 +251,17 @@ def test_shards_have_the_bytes_of_one_bulk_run_and_the_samples_of_their_lines(
 def test_the_predictions_before_an_invalid_input_are_printed(
     task: str, run: Path, inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("heedful.data.input_lines.MAX_CHARACTERS", 200)
+    monkeypatch.setattr("heedful.data.input_lines.MAX_CHARACTERS", 300)
     valid, file = tmp_path / "valid.txt", tmp_path / "inputs.txt"
     valid.write_text("".join(f"{line}\n" for line in inputs[:2]))
-    file.write_text(f"{valid.read_text()}{inputs[0]}{' x' * 100}\n{inputs[0]}\n")
+    file.write_text(f"{valid.read_text()}{inputs[0]}{' x' * 150}\n{inputs[0]}\n")
     capsys.readouterr()
     assert heed("predict", run, valid, *quick_arguments(task)) == 0
     expected = capsys.readouterr().out
     assert heed("predict", run, file, *quick_arguments(task)) == 3
     output = capsys.readouterr()
     assert output.out == expected and expected
-    assert "characters; expected at most 200" in output.err
+    assert "characters; expected at most 300" in output.err
 
 
 def test_a_run_of_another_task_is_refused_by_a_natural_name(
@@ -293,6 +294,21 @@ def test_evaluation_prints_the_report(run: Path, predictor: Predictor, capsys: p
     for split in ("train", "valid"):
         assert heed("evaluate", run, *quick, "--split", split, "--json") == 0
         assert json.loads(capsys.readouterr().out)["split"] == split
+
+
+def test_every_analysis_that_the_summary_lists_works(
+    task: str, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, text = tiny_runs[task], example_of(task).inputs[0]
+    listed = [shlex.split(arguments) for arguments in inspection.summary(heedful.load(run)).analyses]
+    assert ["cost", "RUN"] in listed
+    for name, _, *rest in listed:
+        inputs = [one for one in rest if one.endswith((".png", ".csv")) or one == "GRAPH" or one.startswith(("a ", "another "))]
+        written = [one for one in rest if one.endswith((".html", ".svg"))]
+        given = dict.fromkeys(inputs, text) | {one: str(tmp_path / one) for one in written}
+        status = heed("inspect", name, run, *(given.get(one, one) for one in rest))
+        message = capsys.readouterr().err
+        assert status == 0 or "is empty" in message, f"{name} {rest}: {message}"  # two steps of training may end in no word
 
 
 def test_every_metric_has_a_direction_and_is_computed_by_validation(run: Path, predictor: Predictor) -> None:

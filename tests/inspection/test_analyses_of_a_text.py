@@ -57,6 +57,8 @@ PATCHES, NODES = "[CLS], then patches of the image", "nodes of the graph"
         ("node_classification", ["graph", "label"], NODES),
         ("captioning", ["image", "caption"], "tokens of the caption, at the step that predicts them"),
         ("decisions", ["history", "label"], "tokens of the history"),
+        ("series_classification", ["series", "label"], "steps of the series"),
+        ("forecasting", ["table"], "patches of the table"),
         ("embedding", ["text", "label"], "tokens of the text, from <s> to </s>"),
     ],
 )
@@ -65,7 +67,7 @@ def test_captions_name_the_kind_of_the_input_and_of_the_output(
 ) -> None:
     predictor = heedful.load(tiny_runs[task])
     text = TEXT if predictor.reads_text else next(iter(predictor.example_inputs("valid"))).text
-    result = inspection.attention(predictor, text)
+    result = inspection.attention(predictor, text, kind="cross" if predictor.has_source else None)
     assert [one.partition(":")[0] for one in result.example.captions()] == names
     written = " ".join(mark.text for mark in result.figure().marks if isinstance(mark, Label))
     assert rows in written and "None" not in written

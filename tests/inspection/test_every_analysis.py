@@ -7,34 +7,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
+from tiny_tasks import data_uri, example_of, write_tiny_recipe
 from workshop import heed
 
 import heedful
 from heedful import inspection
 from heedful.cli.output import replace_non_finite
-from heedful.data.image_files import encode_data_uri
 from heedful.inspection.result import Result
 
 TEXTS = {"translation": "w1 w2 w3", "language": "the cat sees a dog", "classification": "a dog sees"}
 TEXTS |= {"masked": "the [MASK] sees a [MASK]", "tagging": "the cat sees", "encoder": "a dog sees"}
 OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs", "encoder": "the cat runs"}
 OTHERS |= {"masked": "a [MASK] runs a [MASK]", "tagging": "a dog runs"}
-PICTURE, OTHER_PICTURE = (encode_data_uri(np.full((4, 4, 3), (color, 90, 9), np.uint8)) for color in (230, 20))
-TEXTS |= {"captioning": PICTURE, "image_classification": PICTURE}
-OTHERS |= {"captioning": OTHER_PICTURE}
+PICTURE, OTHER_PICTURE = data_uri(230, 90), data_uri(20, 90)
+TEXTS |= {"captioning": PICTURE, "image_classification": PICTURE, "image_mean": PICTURE}
+OTHERS |= {"captioning": OTHER_PICTURE, "image_classification": OTHER_PICTURE, "image_mean": OTHER_PICTURE}
 TEXTS |= {"several": "a dog sees", "numeric": "1\t2\n-3\t0.5\n0\t1"}
 OTHERS |= {"several": "the cat runs", "numeric": "2\t2\n-1\t0\n1\t1"}
 NODES = "node_classification"
 TEXTS |= {NODES: '{"nodes": [{"node": "a", "x": 1, "y": 0}, {"node": "b", "x": 0, "y": 1}], "edges": [["a", "b"]]}'}
 OTHERS |= {NODES: '{"nodes": [{"node": "a", "x": 0, "y": 2}, {"node": "b", "x": 1, "y": 1}], "edges": [["a", "b"]]}'}
+SERIES = "series_classification"
+TEXTS |= {SERIES: '{"x": [0, 1, 2], "y": [0, 1, 2]}'}
+OTHERS |= {SERIES: '{"x": [0, 0, 0], "y": [0, 1, 2]}'}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
-# encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
-IMAGES = ("captioning", "image_classification")
-ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES)
-CAPTIONING = "captioning"
-ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, CAPTIONING)
+# encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers; image_mean: an
+# image classifier without [CLS]
+IMAGE_CLASSIFIERS = ("image_classification", "image_mean")
+IMAGES = ("captioning", *IMAGE_CLASSIFIERS)
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", NODES, SERIES)
+FORECASTING = "forecasting"
+TEXTS |= {FORECASTING: example_of(FORECASTING).inputs[0]}
+ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS, *IMAGES)
+WITH_NUMBERS = (*ALL, FORECASTING)  # whose outputs have no probabilities
 
 
 class Analysis(NamedTuple):
@@ -48,8 +54,8 @@ class Analysis(NamedTuple):
 
 
 ANALYSES = [
-    Analysis("summary", (), lambda one, text, other: inspection.summary(one), picture=False),
-    Analysis("attention", ("{text}",), lambda one, text, other: inspection.attention(one, text)),
+    Analysis("summary", (), lambda one, text, other: inspection.summary(one), WITH_NUMBERS, picture=False),
+    Analysis("attention", ("{text}",), lambda one, text, other: inspection.attention(one, text), WITH_NUMBERS),
     Analysis(
         "attention",
         ("{text}", "--target", "w3 w4", "--kind", "cross", "--layer", "1", "--head", "1", "--by", "norms"),
@@ -66,7 +72,7 @@ ANALYSES = [
         "attention",
         ("{text}", "--kind", "self", "--by", "rollout"),
         lambda one, text, other: inspection.attention(one, text, kind="self", by="rollout"),
-        ENCODERS,
+        (*ENCODERS, *IMAGE_CLASSIFIERS, FORECASTING),
     ),
     Analysis("lens", ("{text}",), lambda one, text, other: inspection.lens(one, text)),
     Analysis(
@@ -101,17 +107,25 @@ ANALYSES = [
         "ablate",
         ("{text}", "--head", "self.0.1"),
         lambda one, text, other: inspection.ablate(one, text, "self.0.1"),
-        ENCODERS,
+        (*ENCODERS, *IMAGE_CLASSIFIERS),
         picture=False,
     ),
     Analysis(
         "patch",
         ("{text}", "--from", "{other}"),
         lambda one, text, other: inspection.patch(one, text, other),
-        (TRANSLATION, CLASSIFICATION, *ENCODERS, CAPTIONING),
+        (TRANSLATION, CLASSIFICATION, *ENCODERS, *IMAGES),
     ),
-    Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
-    Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
+    Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text), WITH_NUMBERS),
+    Analysis(
+        "saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4), WITH_NUMBERS
+    ),
+    Analysis(
+        "saliency",
+        ("{text}", "--target", "wind"),
+        lambda one, text, other: inspection.saliency(one, text, "wind"),
+        (FORECASTING,),
+    ),
     Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder", "several")),
     Analysis("image", ("{text}",), lambda one, text, other: inspection.image(one, text), IMAGES),
     Analysis(
@@ -133,14 +147,24 @@ ANALYSES = [
         lambda one, text, other: inspection.graph(one, text, layer=0, head=1),
         (NODES,),
     ),
-    Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
+    Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), WITH_NUMBERS, picture=False),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_runs: dict[str, Path], tiny_encoder: Path, tiny_several: Path, tiny_numeric: Path) -> dict[str, Path]:
-    return tiny_runs | {"encoder": tiny_encoder, "several": tiny_several, "numeric": tiny_numeric}
+def runs(
+    tiny_runs: dict[str, Path],
+    tiny_encoder: Path,
+    tiny_several: Path,
+    tiny_numeric: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("image_mean")
+    recipe = write_tiny_recipe("image_classification", folder)
+    assert heed("train", recipe, "model.pooling=mean", "training.steps=2", "--run", folder / "run") == 0
+    named = {"encoder": tiny_encoder, "several": tiny_several, "numeric": tiny_numeric, "image_mean": folder / "run"}
+    return tiny_runs | named
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +265,14 @@ REFUSED = [
     ("numeric", ("document", "{text}"), "pools its states without attention"),
     ("numeric", ("lens", "1\t2\n3"), "text 1 line 2 has 1 numbers; expected 2, as in the training data"),
     ("several", ("saliency", "{text}", "--target", "red|blue"), "unknown label 'blue'; expected one of: red, round, flat"),
+    (SERIES, ("saliency", "{text}", "--target", "maybe"), "unknown label 'maybe'; expected one of: no, yes"),
+    (SERIES, ("attention", "{text}", "-s", "beam=3"), "search options have no effect on a classifier"),
+    (FORECASTING, ("lens", "{text}"), "the outputs of this run are numbers without probabilities"),
+    (FORECASTING, ("alternatives", "{text}"), "the outputs of this run are numbers without probabilities"),
+    (FORECASTING, ("ablate", "{text}", "--head", "self.0.1"), "the outputs of this run are numbers without probabilities"),
+    (FORECASTING, ("patch", "{text}", "--from", "{text}"), "a run of task 'forecasting' does not support this analysis"),
+    (FORECASTING, ("saliency", "{text}", "--target", "lode"), "unknown variable 'lode'; expected one of: load, wind"),
+    (FORECASTING, ("attention", "{text}", "-s", "beam=3"), "search options have no effect on a forecaster"),
     (TRANSLATION, ("lens", " "), "given an empty text, expected at least one word"),
     (TRANSLATION, ("lens", "{text}", "--target", " "), "given an empty target, expected at least one word"),
     (TRANSLATION, ("report", "{text}", "--include", "lense"), "unknown analysis in a report 'lense'"),

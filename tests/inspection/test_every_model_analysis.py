@@ -19,7 +19,7 @@ from heedful.inspection.measures import hardware_limits
 from heedful.inspection.result import Result
 
 # encoder: classification with attention pooling; several: any number of labels; numeric: tagging of numbers
-ENCODERS = ("masked", "tagging", "encoder", "several", "numeric")
+ENCODERS = ("masked", "tagging", "encoder", "several", "numeric", "series_classification")
 ALL = ("translation", "language", "classification", *ENCODERS)
 
 

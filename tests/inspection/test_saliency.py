@@ -33,7 +33,12 @@ def saliency(
     model: SequenceModel, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
 ) -> Saliency:
     """Of the next token at each position."""
-    return saliency_of(model, forward_of(source, target_in), model.project, target_out[0], scales)
+    ids = target_out[0].tolist()
+
+    def score(hidden: Tensor) -> Tensor:
+        return model.project(hidden).log_softmax(-1)[:, range(len(ids)), ids]
+
+    return saliency_of(model, forward_of(source, target_in), score, len(ids), scales)
 
 
 def logs(model: SequenceModel, given: tuple[Tensor, Tensor, Tensor], scales: tuple[Tensor, Tensor]) -> Tensor:

@@ -13,9 +13,10 @@ from torch.testing import assert_close
 from heedful.config.read import read_settings
 from heedful.errors import ConfigError
 from heedful.models.vit import Vit, VitConfig
-from heedful.nn.hooks import ablate, hook_points, record
+from heedful.nn.hooks import ablate, hook, hook_points, record
 from heedful.nn.model import SELF
 from heedful.nn.patches import join_patches, split_patches
+from heedful.nn.structure import FunctionStructure, MatrixStructure
 
 CLASSES = 1000
 PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {  # with a linear layer for 1000 classes, at 224 x 224 pixels
@@ -51,10 +52,10 @@ def test_published_sizes_have_exact_parameter_counts(name: str) -> None:
 def test_there_is_a_token_for_each_patch_and_one_for_the_class(pooling: str, pixels: Tensor) -> None:
     model = tiny_vit(pooling=pooling)
     expected = (6 // 2) * (8 // 2) + (1 if pooling == "cls" else 0)
-    assert model.config.tokens == expected
+    assert model.config.grid.positions == expected
     assert model.encode(pixels).shape == (3, expected, 16)
     assert model.first_state(model.encode(pixels)).shape == (3, 16)
-    assert VitConfig().tokens == 197
+    assert VitConfig().grid.positions == 197
 
 
 def test_patches_are_blocks_of_pixels_row_by_row(pixels: Tensor) -> None:
@@ -132,3 +133,82 @@ def test_sizes_that_do_not_fit_are_all_reported() -> None:
         read_settings(VitConfig, None, changes)
     for part in ("4, which does not divide dim 30", "5, which does not divide both sizes", "30, expected a multiple of 4"):
         assert part in str(error.value)
+
+
+def patches_that_matter(model: Vit) -> Tensor:
+    """(time, patches): whether a state depends on the pixels of a patch, by the Jacobian."""
+    inputs: list[Tensor] = []
+
+    def leaf(name: str, patches: Tensor) -> Tensor:
+        inputs.append(patches.detach().double().requires_grad_())
+        return inputs[-1]
+
+    with hook(model.double(), "embed_patches.patches", leaf):
+        hidden = model.encode(torch.randint(0, 256, (1, 6, 8, 3)))[0]  # (time, dim)
+    weights = torch.randn_like(hidden[0])
+    rows = [torch.autograd.grad(state @ weights, inputs[0], retain_graph=True)[0][0] for state in hidden]
+    return torch.stack([row.abs().sum(-1) > 0 for row in rows])
+
+
+def steps_apart() -> Tensor:
+    """(patches, patches): the larger one of the differences of rows and columns, of 3 x 4 patches."""
+    places = torch.arange(12)
+    rows, columns = places // 4, places % 4
+    return torch.maximum((rows[:, None] - rows).abs(), (columns[:, None] - columns).abs())
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+def test_a_grid_moves_information_by_one_patch_in_each_layer(layers: int) -> None:
+    structure = {"kind": "grid"} if layers else {}
+    model = tiny_vit(layers=layers, pooling="mean", structure=structure)
+    assert torch.equal(patches_that_matter(model), steps_apart() <= layers)
+    if layers == 1:
+        wider = tiny_vit(layers=1, pooling="mean", structure={"kind": "grid", "radius": 2})
+        assert torch.equal(patches_that_matter(wider), steps_apart() <= 2)
+
+
+def test_the_class_token_attends_to_all_patches_and_all_attend_to_it() -> None:
+    model = tiny_vit(layers=1, pooling="cls", structure={"kind": "grid"})
+    with torch.inference_mode(), record(model, "layers.0.self_attention.weights") as recorded:
+        model.encode(torch.randint(0, 256, (1, 6, 8, 3)))
+    weights = recorded["layers.0.self_attention.weights"][0]  # (heads, 13, 13)
+    expected = torch.ones(13, 13, dtype=torch.bool)
+    expected[1:, 1:] = steps_apart() <= 1
+    assert torch.equal(weights > 0, expected.expand_as(weights))
+    assert torch.equal(patches_that_matter(model)[1:], steps_apart() <= 1)
+    assert patches_that_matter(tiny_vit(layers=2, pooling="cls", structure={"kind": "grid"})).all()  # through [CLS]
+
+
+@torch.inference_mode()
+def test_a_matrix_and_a_function_are_masks_or_biases_of_the_patches(pixels: Tensor) -> None:
+    near = steps_apart() <= 1
+    given, by_matrix, by_function = (tiny_vit(structure=one) for one in ({"kind": "grid"}, {}, {}))
+    by_matrix.structure = MatrixStructure(12, 12, "mask")
+    by_matrix.structure.set(near.float())
+    by_function.structure = FunctionStructure(lambda i, j: near[i, j])
+    expected = given.encode(pixels)
+    for model in (by_matrix, by_function):
+        assert_close(model.encode(pixels), expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(tiny_vit().encode(pixels), expected, atol=1e-3)
+    biased = tiny_vit()
+    biased.structure = FunctionStructure(lambda i, j: torch.where(near[i, j], 0.0, -1e4))
+    assert_close(biased.encode(pixels), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("structure", "message"),
+    [
+        (
+            '{kind="grid", columns=4}',
+            "columns: given 4, but has no effect because the columns of a grid are those of the image",
+        ),
+        ('{kind="matrix", file="a.npy", positions=13}', "structure.positions: given 13, expected 12: the patches of an image"),
+        ('{kind="window"}', "structure.kind: given 'window', expected one of: full, grid, matrix, edges"),
+        ('{kind="edges", file="edges.csv"}', "structure.positions: missing; expected a value for kind 'edges'"),
+    ],
+)
+def test_a_structure_that_does_not_fit_the_patches_is_an_error(structure: str, message: str) -> None:
+    changes = ["dim=16", "heads=2", "image_size=[6, 8]", "patch=2", f"structure={structure}"]
+    with pytest.raises(ConfigError) as error:
+        read_settings(VitConfig, None, changes)
+    assert message in str(error.value)

@@ -50,7 +50,27 @@ def test_only_analyses_that_work_are_listed(server: Running) -> None:
     models = {one["id"]: set(one["analyses"]) for one in server.http.get("/api/models").json()["models"]}
     assert {"heads", "pruning_curve", "explain", "image"} <= models["captioning"]
     assert models["image_classification"] & {"heads", "pruning_curve", "explain", "image"} == {"explain", "image"}
-    assert models["forecasting"] == {"positions", "cost"}
+    assert models["forecasting"] == {"attention", "explain", "saliency", "positions", "cost"}
+    assert {"attention", "heads", "saliency", "lens", "patch"} <= models["series_classification"]
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "keys"),
+    [
+        ("series_classification", "self", ["#1", "#2", "#3"]),
+        ("forecasting", "self", ["1-2", "2-3", "3-4"]),
+        ("captioning", "cross", [f"{row},{column}" for row in (1, 2, 3) for column in (1, 2, 3, 4)]),
+    ],
+)
+def test_series_tables_and_images_have_attention_and_saliency(task: str, kind: str, keys: list[str], server: Running) -> None:
+    (example,) = server.http.post("/api/examples", json={"model": task, "count": 1}).json()["examples"]
+    fields = {"model": task, "text": example["text"]}
+    (shown,) = server.http.post("/api/attention", json=fields | {"kind": kind}).json()["maps"]
+    assert shown["keys"] == keys and len(shown["values"]) == 2
+    found = server.http.post("/api/inspect/saliency", json=fields).json()
+    assert found["inputs"] == keys
+    values = found["saliency"]["source" if kind == "cross" else "target"]
+    assert {len(row) for row in values} == {len(keys)}
 
 
 def test_models_are_listed_with_their_inputs_and_search_options(server: Running) -> None:

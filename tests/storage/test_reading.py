@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import DataError
 from heedful.storage import reading
-from heedful.storage.reading import convert_command, is_rereadable, read_bytes, read_lines, sha256_of
+from heedful.storage.reading import convert_command, is_rereadable, read_bytes, read_lines, sha256_of, unreadable
 
 PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8", b"\x0c", b"\0\0", b"\xff"]))
 
@@ -103,6 +103,19 @@ CASES = [
     *("missing", "near", "packed name", "no folder", "a folder", "empty", "empty gzip"),
     *("not gzip", "cut", "flipped"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("missing", "suggested"),
+    [("nope.png", None), ("circl.png", "circle.png"), ("circle.jpg", "circle.png"), ("one.png", "one.png.gz")],
+)
+def test_a_suffix_in_common_is_no_close_name(missing: str, suggested: str | None, tmp_path: Path) -> None:
+    for name in ("circle.png", "new.png", "one.png.gz", "new.jpg"):
+        (tmp_path / name).touch()
+    hint = unreadable(tmp_path / missing, FileNotFoundError()).hint
+    assert hint is not None and (
+        hint == f"did you mean {str(tmp_path / suggested)!r}?" if suggested else "check the name" in hint
+    )
 
 
 def test_hidden_files_are_not_suggested(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
-from tiny_tasks import write_tiny_recipe
+from tiny_tasks import HEIGHT, PATCH, WIDTH, write_tiny_recipe
 from workshop import heed
 
 HOSTILE = ["<img/src=x/onerror=alert(1)>", "\u202eabc\u202c", "y" * 3000, "日本語", "שלום", "</script>"]
 WIDE_TEXT = " ".join(f"w{1 + at % 8}" for at in range(40))  # 40 tokens
 FAST = "training.schedule={name='constant', learning_rate=0.1, warmup=1}"  # outputs that depend on their inputs
-IMAGES = "dim=16, heads=2, image_size=[4, 4], patch=2"
+IMAGES = f"dim=16, heads=2, image_size=[{HEIGHT}, {WIDTH}], patch={PATCH}"
 GRAPH = 'family="transformer", dim=16, feed_forward=16'
 
 CHANGES: dict[str, tuple[str, Sequence[str]]] = {  # run -> its task, and changes of the tiny recipe of that task

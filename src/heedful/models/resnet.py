@@ -32,6 +32,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.model import EncoderModel, LayerOutput
+from heedful.nn.positions import PatchGrid
 
 
 class ResNetConfig(FamilyConfig):
@@ -102,7 +103,7 @@ class ResNet(EncoderModel):
         self.config = config
         down, across = (size // config.patch for size in config.image_size)
         self.embed_patches = PatchEmbedding(config.patch, config.channels, ConvolutionStem(config))
-        self.position = make_patch_position(config.position, config.dim, down * across, across, class_token=False)
+        self.position = make_patch_position(config.position, config.dim, PatchGrid(down, across))
         self.dropout = Dropout(config.dropout)
         self.layers = Layers(Layer(config) for _ in range(config.layers))
         self.last = PreNorm.last(config.dim, NORM_EPS)

@@ -34,7 +34,8 @@ from heedful.nn.layers import Layers
 from heedful.nn.linear import linear
 from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
 from heedful.nn.patches import PatchSinusoids, join_patches, split_patches
-from heedful.nn.positions import Learned, Position, PositionSize
+from heedful.nn.positions import Learned, PatchGrid, Position, PositionSize
+from heedful.nn.structure import PatchStructureConfig, StructureConfig, attention_structure, join, make_structure
 
 NORM_EPS = 1e-6  # as published
 LEVELS = 256  # values of a pixel
@@ -101,16 +102,22 @@ class VitConfig(FamilyConfig):
     """Dropout of embeddings and of every sub-layer's output."""
     attention_dropout: Probability = 0.0
     """Dropout of attention weights."""
+    structure: PatchStructureConfig = PatchStructureConfig()
+    """Which patches attend to which; [CLS] attends to all, and all attend to it."""
+
+    @property
+    def structures(self) -> dict[str, StructureConfig]:
+        return {"structure": self.structure}
 
     @property
     def image_shape(self) -> ImageShape:
         return ImageShape(*self.image_size, self.channels)
 
     @property
-    def tokens(self) -> int:
-        """Length of the sequence: the patches, and [CLS]."""
+    def grid(self) -> PatchGrid:
+        """The sequence: the patches, after [CLS] if there is one."""
         height, width = self.image_size
-        return (height // self.patch) * (width // self.patch) + (self.pooling == "cls")
+        return PatchGrid(height // self.patch, width // self.patch, before=int(self.pooling == "cls"))
 
     @model_validator(mode="after")
     def _fits_together(self) -> VitConfig:
@@ -119,6 +126,9 @@ class VitConfig(FamilyConfig):
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
         if self.position == "sinusoidal" and self.dim % 4:
             problems.append(Problem("dim", f"given {self.dim}, expected a multiple of 4 for sinusoidal positions"))
+        problems += self.structure.problems_with_grid(self.grid)
+        if self.structure.kind != "full" and not self.layers:
+            problems.append(Problem("structure.kind", f"given {self.structure.kind!r}, but layers is 0; expected 'full'"))
         refuse(problems)
         return self
 
@@ -184,12 +194,14 @@ class ConvolutionStem(nn.Module):
         __call__ = forward
 
 
-def make_patch_position(name: PatchPosition, dim: int, tokens: int, across: int, *, class_token: bool) -> Position:
-    """across: patches in a row of the image; class_token: whether one of the tokens stands before the patches."""
-    size = PositionSize(dim, heads=1, head_dim=dim, limit=tokens, clip=0, reads_ahead=True)
+def make_patch_position(name: PatchPosition, dim: int, grid: PatchGrid) -> Position:
+    size = PositionSize(dim, heads=1, head_dim=dim, limit=grid.positions, clip=0, reads_ahead=True)
     if name == "sinusoidal":
-        return PatchSinusoids(size, across, class_token=class_token)
-    return Learned(size) if name == "learned" else Position(size)
+        position: Position = PatchSinusoids(size, grid)
+    else:
+        position = Learned(size) if name == "learned" else Position(size)
+    position.grid = grid
+    return position
 
 
 class Layer(nn.Module):
@@ -202,11 +214,11 @@ class Layer(nn.Module):
         self.feed_forward_residual = PreNorm(dim, config.dropout, NORM_EPS)
         self.out = HookPoint()
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (rows, time, dim), mask (rows, 1, 1, time)."""
+    def forward(self, x: Tensor, allowed: AttentionBias) -> Tensor:
+        """x (rows, time, dim); allowed: mask and bias (rows or 1, 1, time or 1, time)."""
 
         def attend(x: Tensor) -> Tensor:
-            return self.self_attention(*self.self_attention.split(x), AttentionBias(mask))
+            return self.self_attention(*self.self_attention.split(x), allowed)
 
         x = self.self_attention_residual(x, attend)
         return self.out(self.feed_forward_residual(x, self.feed_forward))
@@ -223,8 +235,8 @@ class Vit(EncoderModel):
         stem = linear(config.patch**2 * config.channels, config.dim) if linear_map else ConvolutionStem(config)
         self.embed_patches = PatchEmbedding(config.patch, config.channels, stem)
         self.cls = nn.Parameter(0.02 * torch.randn(config.dim)) if config.pooling == "cls" else None
-        across, has_class = config.image_size[1] // config.patch, self.cls is not None
-        self.position = make_patch_position(config.position, config.dim, config.tokens, across, class_token=has_class)
+        self.position = make_patch_position(config.position, config.dim, config.grid)
+        self.structure = make_structure(config.structure.over(config.grid))
         self.dropout = Dropout(config.dropout)
         self.layers = Layers(Layer(config) for _ in range(config.layers))
         self.last = PreNorm.last(config.dim, NORM_EPS)
@@ -243,8 +255,8 @@ class Vit(EncoderModel):
 
     @property
     def max_length(self) -> int | None:
-        tokens: int = self.config.tokens
-        return tokens
+        grid: PatchGrid = self.config.grid
+        return grid.positions
 
     def fit_pixels(self, counts: Tensor) -> None:
         """Standardize pixels by those of the training images: counts (channels, 256), as in `PatchEmbedding.fit`."""
@@ -255,16 +267,27 @@ class Vit(EncoderModel):
         which the data of no task has -> hidden states of [CLS], if there is one, and of the patches, row by row:
         (rows, time, dim). There are no segments."""
         x = self.embed_patches(tokens, mask)  # (rows, patches, dim)
-        if mask is not None:
-            mask = functional.pad(mask, (x.shape[1] + int(self.cls is not None) - mask.shape[1], 0), value=True)[:, None, None]
+        allowed = self.allowed(x.shape[1], mask)
         if self.cls is not None:
             x = torch.cat((self.cls.to(x.dtype).expand(x.shape[0], 1, -1), x), dim=1)  # (rows, 1 + patches, dim)
         positions = torch.arange(x.shape[1], device=x.device)[None]  # (1, time)
         x = self.dropout(self.position.embed(x, positions))
         for layer in self.layers:
-            x = layer(x, mask)
+            x = layer(x, allowed)
         hidden: Tensor = self.last(x)
         return hidden
+
+    def allowed(self, patches: int, mask: Tensor | None) -> AttentionBias:
+        """The structure of the patches and the mask of padding (rows, patches), with [CLS] if there is one: mask and bias
+        (rows or 1, 1, time or 1, time)."""
+        before = int(self.cls is not None)
+        keys = None if mask is None else functional.pad(mask, (before, 0), value=True)[:, None, None]  # (rows, 1, 1, time)
+        own = attention_structure(self.structure, torch.arange(patches, device=self.embed_patches.mean.device)[None])
+        if own is None:
+            return AttentionBias(keys)
+        among = None if own.mask is None else functional.pad(own.mask, (before, 0, before, 0), value=True)
+        added = None if own.bias is None else functional.pad(own.bias, (before, 0, before, 0))
+        return join(AttentionBias(keys), AttentionBias(among, bias=added))
 
     def first_state(self, hidden: Tensor) -> Tensor:
         """The vector of each image: the state of [CLS], or the mean of the states of the patches."""

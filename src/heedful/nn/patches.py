@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from heedful.nn.positions import PositionSize, Waves, sinusoid
+from heedful.nn.positions import PatchGrid, PositionSize, Waves, sinusoid
 
 
 def split_patches(image: Tensor, patch: int) -> Tensor:
@@ -35,14 +35,13 @@ def join_patches(patches: Tensor, patch: int, across: int) -> Tensor:
 class PatchSinusoids(Waves):
     """Sinusoids of the row and the column of a patch."""
 
-    def __init__(self, size: PositionSize, across: int, *, class_token: bool) -> None:
-        """across: patches in a row of the image; class_token: whether a token stands before the patches."""
+    def __init__(self, size: PositionSize, grid: PatchGrid) -> None:
         super().__init__(size, size.dim // 2)
-        self.across, self.class_token = across, class_token
+        self.grid, self.across, self.before = grid, grid.across, grid.before
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """x (rows, time, dim), positions (1, time)."""
-        patch = positions - int(self.class_token)  # (1, time)
+        patch = positions - self.before  # (1, time)
         row, column = patch.div(self.across, rounding_mode="floor"), patch.remainder(self.across)
         vectors = torch.cat((sinusoid(row, self.waves), sinusoid(column, self.waves)), dim=-1)  # (1, time, dim)
         return x + vectors.masked_fill((patch < 0)[..., None], 0.0).to(x.dtype)

@@ -35,10 +35,23 @@ class PositionSize(NamedTuple):
     reads_ahead: bool  # True in an encoder, where tokens attend to later tokens
 
 
+class PatchGrid(NamedTuple):
+    """Positions that are the patches of an image, row by row."""
+
+    down: int  # rows
+    across: int  # columns
+    before: int = 0  # positions before the patches: 1 with [CLS]
+
+    @property
+    def positions(self) -> int:
+        return self.before + self.down * self.across
+
+
 class Position(nn.Module):
     """No positional encoding: attention is invariant to the order of its keys, except for a causal mask."""
 
     limit: int | None = None  # maximum number of positions; None: unlimited
+    grid: PatchGrid | None = None  # of the patches of an image; None: positions are a sequence
 
     def __init__(self, size: PositionSize) -> None:
         super().__init__()

@@ -43,15 +43,21 @@ def no_source_attention(purpose: str) -> ConfigError:
 def source_weights(
     model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, layers: Iterable[int] | None = None
 ) -> dict[int, Tensor]:
-    """source and source_mask (rows, source time), target_in (rows, target time) -> for each of these layers (default: all)
-    (rows, heads, target time, source time)."""
+    """source and source_mask (rows, source time), or the pixels of images; target_in (rows, target time) -> for each of these
+    layers (default: all) (rows, heads, target time, source time); the source time of an image is its number of patches."""
     attentions = source_attentions(model)
     if not attentions:
         raise no_source_attention("the alignment of words")
     names = {layer: attentions[layer].weights for layer in (attentions if layers is None else layers)}
     with inference_context(model), record(model, *names.values()) as recorded:
         model.forced(source, source_mask, target_in)
-    return {layer: recorded[name][..., : source.shape[1]] for layer, name in names.items()}
+    return {layer: source_columns(attentions[layer], recorded[name], source) for layer, name in names.items()}
+
+
+def source_columns(attention: AttentionLayer, weights: Tensor, source: Tensor) -> Tensor:
+    """weights (rows, heads, target time, key): without the columns of the target, where it follows the source in one sequence.
+    Cross-attention has columns of the source only, of an image those of its patches."""
+    return weights[..., : source.shape[1]] if attention.kind.keys == "both" else weights
 
 
 def mean_source_weights(model: SequenceModel, source: Tensor, target_in: Tensor, layer: int | None = None) -> Tensor:

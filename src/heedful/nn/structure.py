@@ -17,6 +17,8 @@ A structure is a function of positions that returns truth values, a mask, or num
 
     model.structure = FunctionStructure(lambda i, j: (i - j).abs() <= 3)     i (…, query, 1), j (…, 1, key) -> (…, query, key)
 
+In an image the positions are its patches, row by row. [CLS] attends to all patches, and all attend to it.
+
 It is shared by all layers of a side. A matrix belongs to the weights, so that a run folder is complete without its file.
 """
 
@@ -34,6 +36,7 @@ from heedful.config.base import Config, PathName, PositiveNumber, Problem, Size,
 from heedful.errors import ConfigError, HeedfulError
 from heedful.nn import masks
 from heedful.nn.attention import AttentionBias
+from heedful.nn.positions import PatchGrid
 from heedful.nn.step_context import StepContext
 
 PositionFunction = Callable[[Tensor, Tensor], Tensor]  # query and key positions -> mask (bool) or bias (floating point)
@@ -41,6 +44,7 @@ PositionFunction = Callable[[Tensor, Tensor], Tensor]  # query and key positions
 
 class StructureConfig(Config):
     causal: ClassVar[bool] = False  # whether it restricts causal attention
+    of_patches: ClassVar[bool] = False  # whether its positions are the patches of an image, which has the columns of a grid
     kind: Literal["full", "window", "causal", "block", "grid", "distance", "matrix", "edges"] = "full"
     """Which tokens attend to which: all to all, or one of the structures of `nn/structure.py`."""
     radius: Size = 1
@@ -67,10 +71,12 @@ class StructureConfig(Config):
         if "file" in used:
             missing = [name for name in ("file", "positions", "source_positions") if getattr(self, name, 0) is None]
             problems += [Problem(name, f"missing; expected a value for kind {self.kind!r}") for name in missing]
-        elif "columns" in used and "columns" not in self.model_fields_set:
+        elif "columns" in used and not self.of_patches and "columns" not in self.model_fields_set:
             problems.append(Problem("columns", "missing; expected the number of columns of the grid"))
         names = [name for name in type(self).model_fields if name not in ("kind", *used)]
-        refuse([*problems, *unused(self, dict.fromkeys(names, f"kind {self.kind!r} does not use it"))])
+        reasons = dict.fromkeys(names, f"kind {self.kind!r} does not use it")
+        reasons |= {"columns": "the columns of a grid are those of the image"} if self.of_patches else {}
+        refuse([*problems, *unused(self, reasons)])
         return self
 
     @property
@@ -102,6 +108,25 @@ class CausalStructureConfig(StructureConfig):
             given = "given false, expected true: in causal attention only the later position of an edge attends to the other"
             refuse([Problem("directed", given)])
         return self
+
+
+class PatchStructureConfig(StructureConfig):
+    """Its positions are the patches of an image, row by row."""
+
+    of_patches: ClassVar[bool] = True
+    kind: Literal["full", "grid", "matrix", "edges"] = "full"
+    """Which patches attend to which: all to all, or one of the structures of `nn/structure.py`."""
+
+    def problems_with_grid(self, grid: PatchGrid) -> list[Problem]:
+        """Problems with the patches of the model; paths are relative to it."""
+        patches = grid.down * grid.across
+        if self.positions in (None, patches):
+            return []
+        return [Problem("structure.positions", f"given {self.positions}, expected {patches}: the patches of an image")]
+
+    def over(self, grid: PatchGrid) -> PatchStructureConfig:
+        """The structure over the patches of an image."""
+        return self.model_copy(update={"columns": grid.across})
 
 
 class CrossStructureConfig(StructureConfig):

@@ -16,7 +16,8 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import partial
 from hashlib import file_digest
 from importlib.resources import files as package_files
@@ -297,13 +298,26 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def similar_file(name: str, names: Sequence[str]) -> str | None:
+    """The file whose name without its suffix is close; of several, the one whose whole name is closest. A suffix in common
+    makes no two names close."""
+    stems = {other: stem_of(other) for other in names}
+    close = nearest(stem_of(name), stems.values())
+    alike = [other for other, stem in stems.items() if stem == close]
+    return max(alike, key=lambda other: SequenceMatcher(None, name, other).ratio(), default=None)
+
+
+def stem_of(name: str) -> str:
+    return Path(name.removesuffix(".gz")).stem
+
+
 def unreadable(path: Path, error: OSError) -> DataError:
     if not isinstance(error, FileNotFoundError):
         return DataError(f"{name_of(path)} cannot be read: {reason_of(error)}")
     folder = path.parent
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     neighbors = [name for name in names if not name.startswith(".")]  # hidden folders hold no corpus
-    close = f"{path.name}.gz" if f"{path.name}.gz" in neighbors else nearest(path.name, neighbors)
+    close = f"{path.name}.gz" if f"{path.name}.gz" in neighbors else similar_file(path.name, neighbors)
     what = f"{path} does not exist" if folder.is_dir() else f"{path} does not exist, nor does the folder {folder}"
     if close:
         return MissingFile(what, path, hint=f"did you mean {str(folder / close)!r}?")

@@ -8,6 +8,7 @@
     several labels   none        as above                 for each label whether the text has it: no or yes
     numeric          none        frames                   the label of each frame, a vector of numbers
     captioning       pixels      <s> caption              caption </s>, each by the step before it
+    forecasting      none        patches of a window      the forecast of each step: a number, not a choice
 
 A predictor makes it (`Predictor.encode_example`), so no analysis asks for the task. An analysis runs its pass and computes the
 logits of its outputs:
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from heedful.errors import ConfigError
 from heedful.nn.decoder_state import Step
 from heedful.nn.model import Model, SequenceModel
 from heedful.text.tokenizer import Tokenizer
@@ -42,14 +44,16 @@ class Tokens(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """The predictions of a pass: tokens, or a label."""
+    """The predictions of a pass: tokens, a label, or numbers."""
 
-    ids: Tensor  # (outputs,): the given or predicted one of each
+    ids: Tensor  # (outputs,): the given or predicted one of each; 0: it is a number
     pieces: list[str]  # their spelling
     steps: Tensor  # (outputs,): position of target_in that each belongs to; the first one for a text as a whole
     logits: Callable[[Any, Tensor], Tensor]  # a model of the predictor, hidden states of the pass (rows, target time, dim)
     # -> logits of all outputs (rows, outputs, choices)
     spell: Callable[[list[int]], list[str]]  # ids of choices -> texts
+    values: Callable[[Any, Tensor], Tensor] | None = None  # of numbers, instead of logits: (rows, outputs)
+    unit: str = "nats"  # of the numbers; of log p
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,11 @@ class EncodedExample:
         return mark(self.start, self.target_tokens, self.end if self.reads_end else None)
 
     @property
+    def input_vectors(self) -> list[str]:
+        """The tokens of target_in that the input has a vector of; the [CLS] of an image is a part of the model."""
+        return self.inputs if self.pixels is None else self.target_tokens
+
+    @property
     def queries(self) -> list[str]:
         """A label for each step over the target: the token that it predicts; of a classifier, the token that it consumes."""
         return self.inputs if self.reads_end else mark(None, self.target_tokens, self.end)
@@ -116,12 +125,24 @@ class EncodedExample:
 
     def logits(self, model: Model, hidden: Tensor) -> Tensor:
         """Hidden states of the pass (rows, target time, dim) -> logits of the outputs (rows, outputs, choices)."""
+        if self.outputs.values is not None:
+            raise ConfigError(
+                "the outputs of this run are numbers without probabilities; expected a run that predicts labels or tokens",
+                hint="use attention or saliency",
+            )
         return self.outputs.logits(model, hidden)
+
+    def scores(self, model: Model, hidden: Tensor) -> Tensor:
+        """What the inputs influence: hidden states of the pass (rows, target time, dim) -> log p of the given outputs, or their
+        values if they are numbers (rows, outputs)."""
+        values = self.outputs.values
+        return self.log_probabilities(model, hidden) if values is None else values(model, hidden)
 
     def log_probabilities(self, model: Model, hidden: Tensor) -> Tensor:
         """Hidden states of the pass (rows, target time, dim) -> log p of the given outputs (rows, outputs)."""
         logs = self.logits(model, hidden).float().log_softmax(-1)
-        return logs.gather(-1, self.outputs.ids.expand(len(logs), -1)[..., None])[..., 0]
+        ids = self.outputs.ids.clone()  # a tensor of inference mode could not be saved for a backward pass
+        return logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
 
 
 def mark(start: str | None, tokens: Sequence[str], end: str | None) -> list[str]:

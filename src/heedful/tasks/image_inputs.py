@@ -62,6 +62,8 @@ def read_input(image: Image, place: str, form: ImageFormat, *, reads_paths: bool
         if not reads_paths:
             raise UnusableImage("is a path, which a server does not read; expected data:image/png;base64,…")
         path = find_path(str(image))
+        if path.is_dir():
+            raise UnusableImage("is a folder; expected an image")
         try:
             return NamedImage(name, decode_image(read_bytes(path), form))
         except OSError as error:
@@ -79,6 +81,11 @@ def image_lines(file: Path) -> Iterator[str]:
     """The inputs of a file: one if it has the suffix of an image; else each line is the path of an image, or a data URI."""
     if file.suffix.lower() in SUFFIXES:
         return iter([str(file)])
+    if find_path(str(file)).is_dir():
+        raise DataError(
+            f"{file} is a folder; expected images, or a text file with the path of an image in each line",
+            hint=f"give the images in it, as {file}/*.png",
+        )
     if file != STDIN and find_path(str(file)).is_file():  # opening a pipe a second time would end its writer
         refuse_other_suffix(find_path(str(file)))
     return read_texts(file, may_be_empty=True)

@@ -122,6 +122,7 @@ class Predictor:
     has_source: ClassVar[bool] = False  # whether its model encodes a source
     decodes: ClassVar[bool] = False  # whether its outputs are searched for token by token, and it has jobs
     predicts_input: ClassVar[bool] = False  # whether its outputs are the tokens of the input itself, as of a language model
+    has_probabilities: ClassVar[bool] = True  # of its outputs; False: they are numbers
     reads_text: ClassVar[bool] = True  # whether its inputs are texts; else they are images, tables, graphs or histories
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
@@ -242,6 +243,15 @@ class Predictor:
                 hint="give the content of the file",
             )
 
+    def one_input(self, text: str) -> str:
+        """The input of an analysis: the text, or the only input of the file with this path."""
+        if not (self.reads_paths and os.path.isfile(text)):  # noqa: PTH113 (Path.is_file raises for a long text)
+            return text
+        found = [given for _, given in self.file_inputs([Path(text)])]
+        if len(found) != 1:
+            raise DataError(f"{text} has {len(found):,} inputs; expected one", hint="give a file with one of them")
+        return found[0]
+
     def check_inputs(self, files: Sequence[Path], options: Any) -> None:
         """Raise an error for options of the task's command that do not fit the input files, before any work."""
 
@@ -299,7 +309,10 @@ class Predictor:
         return None
 
     def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
-        """The example with another input text and the same outputs, to compare their probabilities."""
+        """The example with another input and the same outputs, to compare their probabilities. Not of a task whose choices
+        are parts of the input."""
+        if not self.predicts_input:
+            raise self.no_analysis()
         raise ConfigError(
             f"a run of task {self.run.task.name!r} predicts its own text, so another text has other outputs; expected a run "
             "that translates or classifies"
@@ -313,6 +326,12 @@ class Predictor:
     def input_names(self) -> Sequence[str]:
         """The names of the texts of an input. Several are separated by tabs in a line."""
         return ["text"]
+
+    @property
+    def positions(self) -> int:
+        """The number of positions that the model reads in training, at most; of a model with a source, in its target."""
+        longest: int = self.run.data.sides[1]
+        return longest
 
     @property
     def input_tokenizer(self) -> Tokenizer:

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 from tiny_tasks import DAYS, SERIES, write_tiny_recipe
+from torch.testing import assert_close
 from workshop import heed
 
 import heedful
+from heedful import inspection
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.forecasts import PENALTIES
 from heedful.inspection.drawing.figure import Area, Figure, Label, text_width
@@ -24,6 +26,7 @@ from heedful.tasks.forecasting.calendar import calendar_features, next_times, se
 from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.forecasting.data import EncodedSeries, SeriesData
 from heedful.tasks.forecasting.evaluate import window_forecasts
+from heedful.tasks.forecasting.forced import encode_window
 from heedful.tasks.forecasting.forms import FORMS
 from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
 
@@ -128,6 +131,35 @@ def test_rolling_out_equals_one_pass_over_its_own_forecasts(options: dict[str, A
     window, calendar = torch.randn(4, 8, 2), torch.randn(4, 13, 2)
     rolled = model(window, calendar)
     assert torch.allclose(model(window, calendar, rolled[..., model.middle]), rolled, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"channels": "joint"}, {"quantiles": [0.1, 0.5, 0.9]}, {"covariates": ["hour"]}, {"linear": "learned"}],
+    ids=str,
+)
+def test_the_pass_of_an_analysis_has_the_forecast_of_each_variable(form: str, options: dict[str, Any]) -> None:
+    model = make_model(**FORM_OPTIONS[form], **options)
+    model.mean.copy_(torch.tensor([5.0, -2.0]))
+    model.deviation.copy_(torch.tensor([3.0, 0.5]))
+    window, calendar = torch.randn(1, 8, 2), calendar_of(model, 1)
+    with torch.inference_mode():
+        expected = model.restore(model(window, calendar))[0, ..., model.middle]  # (horizon, variables)
+        for variable in (0, 1):
+            example = encode_window(model, window, calendar, variable)
+            values = example.scores(model, example.forward(model, 2).hidden)  # of two copies
+            assert torch.allclose(values, expected[:, variable].expand(2, -1), atol=1e-4)
+            assert len(example.inputs) == example.target_in.shape[1] and example.outputs.pieces == ["+1", "+2", "+3"]
+
+
+def test_patches_are_named_by_their_steps() -> None:
+    model = make_model(**FORM_OPTIONS["decoder"])
+    with torch.inference_mode():
+        example = encode_window(model, torch.randn(1, 8, 2), calendar_of(model, 1), 0)
+        steps = encode_window(make_model(patch=1, stride=1), torch.randn(1, 8, 2), torch.zeros(1, 11, 0), 1)
+    assert example.inputs == ["1-2", "3-4", "5-6", "7-8", "9-10"]  # the last one is forecast
+    assert steps.inputs == [str(step) for step in range(1, 9)]
 
 
 def test_a_decoder_with_a_horizon_of_one_patch_needs_no_rollout() -> None:
@@ -261,6 +293,19 @@ def test_options_that_do_not_fit_are_errors(change: str, message: str, tmp_path:
     with pytest.raises(ConfigError) as raised:
         read_run(write_tiny_recipe("forecasting", tmp_path), [change])
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(("given", "expected"), [([], 4), (["task.covariates=['day']"], 6)], ids=["none", "day"])
+def test_the_size_of_a_joint_patch_is_checked_when_the_columns_are_known(
+    given: list[str], expected: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, features = write_tiny_recipe("forecasting", tmp_path), expected - 2
+    changes = ["task.channels=joint", f"model.features={features}", *given]
+    assert heed("train", recipe, *changes, "--run", tmp_path / "run") == 2
+    message = f"model.features: given {features}, expected {expected}, since a patch has 2 steps of 2 variables"
+    assert message in capsys.readouterr().err
+    changes[1] = f"model.features={expected}"
+    assert heed("train", recipe, *changes, "training.steps=1", "--run", tmp_path / "run") == 0
 
 
 @pytest.fixture(scope="module")
@@ -450,6 +495,19 @@ def test_rows_held_out_are_forecast_from_those_before_them(run: Path) -> None:
         forecaster.forecast("\n".join(SERIES.splitlines()[:6]), holdout=True)
 
 
+def test_the_ridge_map_of_a_run_is_a_baseline_of_single_forecasts(run: Path, tiny_runs: dict[str, Path]) -> None:
+    forecaster: Any = heedful.load(run)
+    table = "\n".join(SERIES.splitlines()[:11])
+    forecast = forecaster.forecast(table, holdout=True)
+    values, model = torch.tensor(forecast.history), forecaster.model
+    expected = values[-1] + model.ridge.T @ (values - values[-1])  # (horizon, variables); the deviations cancel
+    assert_close(torch.tensor(forecast.baselines["ridge"]), expected, atol=1e-4, rtol=1e-4)
+    result = inspection.ForecastResult(forecast)
+    assert "ridge" in result.errors and "ridge" in result.svg() and "linear map of the run" in result.html()
+    other: Any = heedful.load(tiny_runs["forecasting"])
+    assert list(other.forecast(table).baselines) == ["persistence", "seasonal naive (4 steps)"]
+
+
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_a_picture_is_written_beside_the_table(
     suffix: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -505,7 +563,40 @@ def test_a_figure_has_a_panel_for_each_variable_and_a_band_for_each_pair_of_quan
     assert len(areas) == 2 + 1  # one for each variable, and the legend
     assert all(mark.x + 0.85 * text_width(mark.text, mark.size) < figure.width for mark in legend_of(figure))
     assert [mark.text for mark in figure.marks if isinstance(mark, Label) and mark.text in ("load", "wind")] == ["load", "wind"]
-    assert result.errors.keys() == {"this run", "persistence", "seasonal naive (4 steps)"}
+    assert result.errors.keys() == {"this run", "persistence", "seasonal naive (4 steps)", "ridge"}
     assert "80% prediction interval" in result.svg() and "mean absolute error" in result.text()
     lower, upper = (areas[1].points[1][1], areas[1].points[-1][1])  # y grows downward
     assert lower >= upper
+
+
+@pytest.mark.parametrize("form", FORM_OPTIONS)
+def test_every_form_is_inspected(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [] if form == "encoder" else ["task.stride=2"]
+    causal = ["model.causal=true"] if form == "decoder" else []
+    recipe = write_tiny_recipe("forecasting", tmp_path)
+    changes = [f"task.form={form}", *sizes, *causal, "training.steps=2"]
+    assert heed("train", recipe, *changes, "--run", tmp_path / "run") == 0
+    forecaster = heedful.load(tmp_path / "run")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(SERIES.splitlines()[:9]))
+    assert inspection.summary(forecaster).attention == {"self": [2]}
+    found = inspection.saliency(forecaster, str(table), "wind", steps=64)
+    assert found.unit == "the unit of wind" and found.values.shape == (2, len(found.example.columns))
+    assert found.text().count("the unit of wind") == 2  # of gradient x input, and of its bound
+    assert "raises the output" in found.svg()
+    assert heed("inspect", "attention", tmp_path / "run", table) == 0
+    assert "wind" not in capsys.readouterr().out  # the first variable
+
+
+def test_integrated_gradients_of_a_forecast_sum_to_its_change(run: Path) -> None:
+    """From a window whose patches are the mean of those of training."""
+    forecaster: Any = heedful.load(run)
+    model = forecaster.model
+    torch.nn.init.normal_(model.head.weight, std=0.3)
+    table = "\n".join(SERIES.splitlines()[:9])
+    example = forecaster.encode_example(table)
+    found = inspection.saliency(forecaster, table, steps=200).values.sum(-1)
+    empty = model.body.features.mean.expand_as(example.target_in)
+    with torch.inference_mode():
+        value, start = (example.scores(model, model.body.encode(one))[0] for one in (example.target_in, empty))
+    assert torch.allclose(found, value - start, atol=1e-2) and float(found.abs().sum()) > 0

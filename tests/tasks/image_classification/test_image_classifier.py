@@ -14,9 +14,11 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_digits
+from tiny_tasks import write_tiny_recipe
 from torch import Tensor
 from workshop import heed
 
+import heedful
 from heedful.config.toml import write_toml
 from heedful.data.image_files import Pixels
 from heedful.errors import ConfigError, DataError
@@ -130,6 +132,17 @@ def test_images_are_arguments_of_predict(classifier: ImageClassifier, run: Path,
     assert [line["image"] for line in printed] == [str(file) for file in files]
 
 
+def test_a_folder_is_no_image(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run.parent / "valid" / "5"
+    capsys.readouterr()
+    assert heed("classify-images", run, folder) == 3
+    message = capsys.readouterr().err
+    assert f"{folder} is a folder; expected images, or a text file with the path of an image in each line" in message
+    assert f"hint: give the images in it, as {folder}/*.png" in message
+    assert heed("inspect", "image", run, folder) == 3
+    assert f"the image, {folder}, is a folder; expected an image" in capsys.readouterr().err
+
+
 def test_a_broken_image_is_one_sentence_after_the_predictions_before_it(
     classifier: ImageClassifier, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,3 +232,25 @@ def test_the_nearest_mean_image_is_that_of_all_distances() -> None:
     means = np.stack([pixels[train.labels == label].mean(0) for label in range(3)])
     distances = ((tested.pixels[tested.rows][:, None] - means) ** 2).sum((2, 3, 4))
     assert nearest_mean(train, tested, 4).tolist() == distances.argmin(1).tolist()  # label 3 has no image
+
+
+@pytest.mark.parametrize("kind", ["grid", "edges", "matrix"])
+def test_a_run_keeps_the_structure_of_its_patches(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    np.save(tmp_path / "matrix.npy", -np.ones((12, 12)))
+    options = {
+        "grid": '{kind="grid", radius=2}',
+        "edges": f'{{kind="edges", file="{tmp_path}/edges.csv", positions=12}}',
+        "matrix": f'{{kind="matrix", file="{tmp_path}/matrix.npy", positions=12, values="bias"}}',
+    }
+    recipe = write_tiny_recipe("image_classification", tmp_path)
+    changes = [f"model.structure={options[kind]}", "training.steps=2"]
+    assert heed("train", recipe, *changes, "--run", tmp_path / "run") == 0
+    for file in ("edges.csv", "matrix.npy"):
+        (tmp_path / file).unlink()
+    model: Any = heedful.load(tmp_path / "run").model.base_model
+    with torch.inference_mode(), record(model, "layers.0.self_attention.weights") as recorded:
+        model.encode(torch.zeros(1, 6, 8, 3, dtype=torch.uint8))
+    attended = (recorded["layers.0.self_attention.weights"][0, :, 1:, 1:] > 0).all(0)
+    counts = {"grid": [9, 12, 12, 9] * 3, "edges": [2, 3, 2, *[1] * 9], "matrix": [12] * 12}
+    assert attended.sum(1).tolist() == counts[kind]

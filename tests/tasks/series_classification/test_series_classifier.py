@@ -13,6 +13,7 @@ from tiny_tasks import MOTIONS, write_tiny_recipe
 from workshop import heed
 
 import heedful
+from heedful import inspection
 from heedful.data.gaits import COLUMNS, GAITS, LENGTHS, draw_gait, make_gaits
 from heedful.errors import ConfigError, DataError
 from heedful.models.encoder import Encoder, EncoderConfig
@@ -214,3 +215,38 @@ def test_examples_as_python_objects_become_a_table() -> None:
     assert format_examples([("yes", {"x": [1, 3], "y": [2, 4]})]).text == "sequence,label,x,y\n1,yes,1.0,2.0\n1,yes,3.0,4.0\n"
     with pytest.raises(DataError, match=r"example 2 is .*; expected a tuple \(label, list of steps, each of 2 numbers\)"):
         format_examples([("yes", [[1, 2]]), ("no", [[1, 2, 3]])])
+
+
+def test_the_pass_of_an_analysis_has_the_probability_of_the_prediction(run: Path) -> None:
+    classifier: Any = heedful.load(run)
+    table = "x,y\n0,0\n1,1\n2,2\n9,2\n"
+    probabilities = classifier.predict_proba(table)
+    for label, expected in probabilities.items():
+        example = classifier.encode_example(table, label)
+        with torch.inference_mode():
+            found = example.log_probabilities(classifier.model, example.forward(classifier.model).hidden)
+        assert float(found.exp()) == pytest.approx(expected, abs=1e-5)
+    result = inspection.attention(classifier, table)
+    assert result.trace.maps[0].weights.shape == (2, 4, 4) and result.trace.keys(result.trace.maps[0]) == [
+        "#1",
+        "#2",
+        "#3",
+        "#4",
+    ]
+
+
+def test_a_file_with_one_series_is_analyzed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "motion.csv"
+    file.write_text("sequence,label,x,y\n1,yes,0,0\n1,yes,1,1\n1,yes,2,2\n")
+    for name in ("attention", "saliency", "lens"):
+        assert heed("inspect", name, run, file) == 0
+        assert "#3" in capsys.readouterr().out or name == "lens"
+    assert heed("inspect", "attention", run, run.parent / "motions.csv") == 3
+    assert "motions.csv has 16 inputs; expected one" in capsys.readouterr().err
+
+
+def test_heads_are_measured_on_labeled_series(run: Path) -> None:
+    classifier: Any = heedful.load(run)
+    result = inspection.heads(classifier, run.parent / "motions.csv")
+    assert (result.sentences, result.unit) == (16, "example")
+    assert result.loss == pytest.approx(classifier.evaluate("valid")["loss"], abs=1e-5)

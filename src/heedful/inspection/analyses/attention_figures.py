@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heedful.errors import ConfigError
 from heedful.inspection.analyses.example_text import MAX_CAPTION
 from heedful.inspection.drawing import figure
 from heedful.inspection.drawing.figure import Figure
@@ -54,6 +55,8 @@ def draw_map(result: AttentionResult) -> Figure:
 def draw_alignment(result: AttentionResult) -> Figure:
     words = result.alignment_words()
     assert words is not None and result.alignment is not None, "there is attention to a source"
+    if not len(result.alignment):
+        raise ConfigError(f"the {result.names.output} is empty, so no word is aligned", hint="give one with a target")
     picture = figure.heatmap(result.alignment, words[1], words[0], "soft alignment, mean of all heads", palette="gray")
     source = "words of the source" if result.names.input == "text" else f"{result.names.parts} of the {result.names.input}"
     axes = [f"rows: words of the {result.names.output}", f"columns: {source}"]

@@ -9,7 +9,7 @@ from heedful.tasks.encoded_example import EncodedExample
 from heedful.tasks.predictor import Predictor
 
 MAX_CAPTION = 160  # characters of a text in a caption
-PARTS = {"image": "patches", "graph": "nodes"}  # of inputs that have no tokens
+PARTS = {"image": "patches", "graph": "nodes", "series": "steps", "table": "patches"}  # of inputs that have no tokens
 OUTPUTS = {"captioning": "caption", "chat": "reply"}  # of tasks whose output is no translation
 
 
@@ -81,7 +81,7 @@ def example_text(example: EncodedExample, names: ExampleNames = TEXT) -> Example
         target.pieces,
         example.outputs.pieces,
         example.output_tokens,
-        example.inputs if source is None else example.source_tokens,
+        example.input_vectors if source is None else example.source_tokens,
         example.label,
         example.reads_end,
         None if source is None else source.words,

@@ -88,6 +88,8 @@ class ForecastResult(Result):
         if self.errors:
             blocks.insert(1, Table(self.error_rows(), "mean absolute error over all variables"))
         hint = "The vertical line is the last step of the history. Persistence repeats it, seasonal naive the last season."
+        if "ridge" in self.forecast.baselines:
+            hint = f"{hint} Ridge is the linear map of the run alone."
         return [Words(hint, "hint"), *blocks]
 
     def figure(self) -> Figure:

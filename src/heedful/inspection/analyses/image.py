@@ -139,10 +139,10 @@ def image(
 
     >>> from heedful.data.image_files import encode_data_uri
     >>> import numpy
-    >>> picture = encode_data_uri(numpy.zeros((4, 4, 3), "uint8"))
+    >>> picture = encode_data_uri(numpy.zeros((6, 8, 3), "uint8"))
     >>> result = heedful.inspection.image(heedful.load(captioning_run), picture, "a red one")
     >>> [one.name for one in result.maps], tuple(result.maps[0].weights.shape)
-    (['a', 'red', 'one'], (2, 2))
+    (['a', 'red', 'one'], (3, 4))
     """
     example = predictor.encode_example(text, target, config)
     pixels = example.pixels

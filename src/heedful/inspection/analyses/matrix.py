@@ -10,10 +10,12 @@ from heedful.inspection.drawing.text_heatmap import columns, pad_to_width, print
 UNITS = {1.0: "nats", 1e-3: "thousandths of a nat", 1e-6: "millionths of a nat", 1e-9: "billionths of a nat"}
 
 
-def choose_unit(values: Sequence[Sequence[float]]) -> tuple[float, str]:
-    """The largest unit in which the largest value is at least 1, so that small values are not all shown as 0.00."""
+def choose_unit(values: Sequence[Sequence[float]], unit: str = "nats") -> tuple[float, str]:
+    """The largest unit in which the largest value is at least 1, so that small values are not all shown as 0.00. unit: of the
+    values."""
     largest = max(abs(value) for row in values for value in row)
-    return next(((unit, name) for unit, name in UNITS.items() if largest >= unit), (1.0, "nats"))
+    size = next((size for size in UNITS if largest >= size), 1.0)
+    return size, UNITS[size] if unit == "nats" else unit if size == 1.0 else f"{size:g} x {unit}"
 
 
 def rounded_matrix(rows: Sequence[str], names: Sequence[str], values: Sequence[Sequence[float]]) -> str:

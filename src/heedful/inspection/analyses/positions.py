@@ -26,9 +26,12 @@ from heedful.inspection.measures.positions import (
     Extrapolation,
     Shape,
     by_distance,
+    by_grid_distance,
+    by_row_and_column,
     cosines,
     encoding,
     extrapolation,
+    of_patches,
     schemes,
     scores,
     shape_of,
@@ -37,7 +40,8 @@ from heedful.inspection.measures.positions import (
 from heedful.inspection.measures.probes import Probes, probe
 from heedful.inspection.page.blocks import Block, Heading, Pictures, Table, Terms, Words, sentence
 from heedful.inspection.result import Result
-from heedful.nn.positions import Learned, Position, Sinusoidal
+from heedful.nn.patches import PatchSinusoids
+from heedful.nn.positions import Learned, PatchGrid, Position, Sinusoidal
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.translation.data import Examples
 
@@ -50,6 +54,10 @@ SENTENCES = 200  # of the validation data
 MAX_JOINED = 3  # sentences concatenated, at most
 NO_SCHEME = "this model has no positional encoding"
 ROTATION_LEGEND = "in parentheses: share of a pair's variance that the rotation does not explain, 0% for sinusoids."
+PATCHES_LEGEND = (
+    "Distance between patches: the root of rows² + columns², rounded. Rows and columns are shown where patches of the same row "
+    "or of the same column are more similar than others."
+)
 DIAL_LEGEND = (
     "Dials: rotation of a pair of dimensions under a shift of k positions, fitted to the vectors. A hand is pale where the "
     "best rotation leaves a quarter of the variance or more unexplained."
@@ -79,7 +87,8 @@ class PositionScheme:
     cosine: list[float] | None  # the same; None: no vectors are added
     shape: Shape
     beyond: Extrapolation
-    vectors: VectorProbes | None  # None: no vectors are added, or too few
+    vectors: VectorProbes | None  # None: no vectors are added, or too few, or they are of patches
+    patches: Tensor | None = None  # (down, across): similarity of patches r rows and c columns apart; None: a sequence
 
     def to_dict(self) -> dict[str, Any]:
         result: dict[str, Any] = {
@@ -99,6 +108,7 @@ class PositionScheme:
             "probes": None,
             "shift_error": None,
             "rotations": None,
+            "patches": None if self.patches is None else rounded(self.patches),
         }
         if self.vectors is not None:
             result["probes"] = self.vectors.probes._asdict() | {"positions": self.vectors.positions}
@@ -110,7 +120,7 @@ class PositionScheme:
     @property
     def drawing(self) -> SchemeResult:
         rotations = {} if self.vectors is None else {str(shift): pairs for shift, pairs in self.vectors.rotations.items()}
-        return SchemeResult(self.encoding, torch.tensor(self.similarity), self.scheme.lower(), rotations)
+        return SchemeResult(self.encoding, torch.tensor(self.similarity), self.scheme.lower(), rotations, self.patches)
 
 
 @dataclass(frozen=True)
@@ -223,13 +233,12 @@ def positions(predictor: Predictor, sentences: int | None = None) -> PositionsRe
     >>> [scheme.scheme for scheme in result.schemes.values()]
     ['Sinusoidal', 'Sinusoidal']
     """
-    _, target_limit = predictor.run.data.sides  # tokens
     of_texts = predictor.has_source and predictor.run.model.image_shape is None  # two images cannot be concatenated
     if sentences is not None and not of_texts:
         task = predictor.run.task.name
         raise ConfigError(f"sentences has no effect in a run of task {task!r}, whose loss is not measured by length")
     lengths = length_losses(predictor, sentences or SENTENCES) if of_texts else None
-    reached = target_limit if lengths is None else lengths.longest
+    reached = predictor.positions if lengths is None else lengths.longest
     own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(predictor.model)).items()}
     if not own and lengths is None:
         raise ConfigError(f"a model of family {predictor.run.model.family!r} has no positional encoding")
@@ -238,12 +247,20 @@ def positions(predictor: Predictor, sentences: int | None = None) -> PositionsRe
 
 def add_sinusoidal(schemes: dict[str, Position]) -> dict[str, Position]:
     """Add sinusoidal vectors of the same size, for comparison with a learned table."""
-    learned = [position for position in schemes.values() if isinstance(position, Learned) and not position.size.dim % 2]
-    return schemes | {"(sinusoidal)": Sinusoidal(learned[-1].size)} if learned else schemes
+    added: dict[str, Position] = {}
+    for position in schemes.values():
+        if isinstance(position, Learned) and position.grid is None and not position.size.dim % 2:
+            added["(sinusoidal)"] = Sinusoidal(position.size)
+        elif isinstance(position, Learned) and position.grid is not None and not position.size.dim % 4:
+            added["(sinusoidal, of patches)"] = PatchSinusoids(position.size, position.grid)
+    return schemes | added
 
 
 def analyze_scheme(position: Position, reached: int) -> PositionScheme:
-    """reached: the number of positions seen in training; learned positions beyond them are not analyzed."""
+    """reached: the number of positions seen in training; learned positions beyond them are not analyzed. Of an image, all are
+    seen."""
+    if position.grid is not None:
+        return analyze_patches(position, position.grid)
     count = MAX_POSITIONS if position.limit is None else min(reached, position.limit)
     encoded, similarity = encoding(position, count), scores(position, count)
     has_vectors = encoded.kind == "vectors"
@@ -258,6 +275,28 @@ def analyze_scheme(position: Position, reached: int) -> PositionScheme:
         shape=shape_of(similarity),
         beyond=extrapolation(position, reached),
         vectors=probe_vectors(position, count) if has_vectors else None,
+    )
+
+
+def analyze_patches(position: Position, grid: PatchGrid) -> PositionScheme:
+    """Similarity by the distance of patches, and by their rows and columns. Probes and shifts are those of a sequence."""
+    encoded, similarity = encoding(position, grid.positions), scores(position, grid.positions)
+    has_vectors, similar = encoded.kind == "vectors", of_patches(similarity, grid)
+    cosine = of_patches(cosines(similarity), grid)
+    return PositionScheme(
+        scheme=type(position).__name__,
+        positions=grid.positions,
+        limit=grid.positions,
+        encoding=encoded._replace(values=encoded.values.detach().cpu()),
+        scores=similarity.cpu(),
+        similarity=by_grid_distance(similar, grid).tolist(),
+        cosine=by_grid_distance(cosine, grid).tolist() if has_vectors else None,
+        shape=shape_of(similar, grid),
+        beyond=Extrapolation(
+            f"an image has {grid.down} x {grid.across} patches, so that there are no positions beyond them", None
+        ),
+        vectors=None,
+        patches=by_row_and_column(cosine if has_vectors else similar, grid).cpu(),
     )
 
 
@@ -309,6 +348,8 @@ def scheme_blocks(name: str, scheme: PositionScheme) -> list[Block]:
     drawing = scheme.drawing
     blocks: list[Block] = [Heading(f"{name}: {drawing.scheme}"), Pictures(scheme_figures(drawing))]
     blocks.append(Table(similarity_rows({"": scheme}), "similarity by distance"))
+    if scheme.patches is not None:
+        blocks.append(Words(PATCHES_LEGEND, "hint"))
     rotations = [row[1:] for row in rotation_rows({"": scheme})]
     if rotations:
         legend = Words(sentence(ROTATION_LEGEND), "hint")
@@ -350,6 +391,9 @@ def similarity_rows(schemes: Mapping[str, PositionScheme]) -> list[tuple[str, ..
         rows.append(row(name, "score" if one.cosine is None else "dot", one.similarity, ".4g"))
         if one.cosine is not None:
             rows.append(row(name, "cosine", one.cosine, ".4f"))
+        if one.patches is not None:
+            rows.append(row(name, "rows apart, same column", one.patches[:, 0].tolist(), ".4f"))
+            rows.append(row(name, "columns apart, same row", one.patches[0].tolist(), ".4f"))
     return rows
 
 
@@ -369,23 +413,31 @@ def explain_columns(schemes: Mapping[str, PositionScheme], reached: int) -> dict
     has_probes = any(one.vectors is not None for one in schemes.values())
     meanings = {
         "toeplitz, symmetry": "0 if similarity depends on the distance only",
-        "distance corr.": "correlation of similarity with |i - j|",
+        "distance corr.": "correlation of similarity with distance",
         "beyond": f"share of values at the next {reached} positions outside the range of the {reached} positions of the data",
         "index probe": "mean error of a linear prediction of the position, and of always predicting the middle",
         "order probe": "share of pairs in the wrong order",
         "shift k": "variance that the best linear map from each position to the k-th after it leaves unexplained, and the "
         "rotation of single pairs of dimensions",
     }
-    of_probes = () if has_probes else ("index probe", "order probe", "shift k")
-    return {name: meaning for name, meaning in meanings.items() if name not in of_probes}
+    unused = [] if has_probes else ["index probe", "order probe", "shift k"]
+    if all(one.patches is not None for one in schemes.values()):
+        unused.append("beyond")
+    return {name: meaning for name, meaning in meanings.items() if name not in unused}
 
 
 def explain_missing_probes(schemes: Mapping[str, PositionScheme]) -> list[str]:
     """The reason for each scheme without probes and shifts."""
-    without = [name for name, one in schemes.items() if one.encoding.kind != "vectors"]
-    few = [f"{name} has {one.positions}" for name, one in schemes.items() if name not in without and one.vectors is None]
-    reasons = [f"probes and shifts require vectors added to embeddings; there are none in: {', '.join(without)}."]
-    return reasons * bool(without) + [f"probes and shifts require {MIN_POSITIONS} positions; {', '.join(few)}."] * bool(few)
+    patches = [name for name, one in schemes.items() if one.patches is not None]
+    sequences = {name: one for name, one in schemes.items() if name not in patches}
+    without = [name for name, one in sequences.items() if one.encoding.kind != "vectors"]
+    few = [f"{name} has {one.positions}" for name, one in sequences.items() if name not in without and one.vectors is None]
+    reasons = {
+        f"probes and shifts are those of a sequence; patches of an image: {', '.join(patches)}.": patches,
+        f"probes and shifts require vectors added to embeddings; there are none in: {', '.join(without)}.": without,
+        f"probes and shifts require {MIN_POSITIONS} positions; {', '.join(few)}.": few,
+    }
+    return [reason for reason, names in reasons.items() if names]
 
 
 def list_errors(schemes: Mapping[str, PositionScheme]) -> list[str]:

@@ -17,8 +17,8 @@ from heedful.inspection.result import Result
 from heedful.search import SearchConfig
 from heedful.tasks.predictor import Predictor
 
-OF_TEXT = {"attention": "attention", "lens": "layers", "saliency": "any", "alternatives": "any"}  # name: what the run must have
-OF_TEXT |= {"document": "attention pooling", "image": "attention to an image"}
+OF_TEXT = {"attention": "attention", "lens": "layers, and probabilities", "saliency": "any"}  # name: what the run must have
+OF_TEXT |= {"alternatives": "probabilities", "document": "attention pooling", "image": "attention to an image"}
 OF_MODEL = {"summary": "any", "heads": "attention", "positions": "positions", "experts": "experts", "cost": "any"}
 DEFAULT = (  # with a text, without one
     ("document", "image", "attention", "lens", "saliency"),

@@ -37,9 +37,10 @@ class SaliencyResult(Result):
     """
 
     example: ExampleText
-    saliency: Saliency  # of source tokens and of previous target tokens, with bounds; in nats
+    saliency: Saliency  # of source tokens and of previous target tokens, with bounds
     attention: Tensor | None = None  # (outputs, source time): mean of all layers and heads
     agreement: dict[str, float] | None = None  # Kendall's tau with attention, by measure
+    unit: str = "nats"  # of log p, or of outputs that are numbers
 
     @property
     def title(self) -> str:
@@ -61,7 +62,7 @@ class SaliencyResult(Result):
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {name: values.tolist() for name, values in self.saliency._asdict().items()}
-        found["note"] = NOTE
+        found |= {"note": NOTE, "unit": self.unit}
         if self.attention is not None:
             found |= {"attention": self.attention.tolist(), "agreement": self.agreement}
         return self.example.to_dict() | {"inputs": self.example.columns, "saliency": found}
@@ -72,7 +73,7 @@ class SaliencyResult(Result):
         titles = {f"gradient x input of each {tokens} token": self.values, "|gradient| |input|, its bound": self.bound}
         parts = [self.example.numbered(), ""]
         for title, values in titles.items():
-            unit, unit_name = choose_unit(values.tolist())
+            unit, unit_name = choose_unit(values.tolist(), self.unit)
             parts += [f"{title}, in {unit_name}", rounded_matrix(rows, columns, (values / unit).tolist())]
         if self.attention is not None:
             parts += ["attention, mean of all layers and heads", rounded_matrix(rows, columns, self.attention.tolist())]
@@ -90,8 +91,10 @@ class SaliencyResult(Result):
         """Gradient x input, its bound, and attention; rows: outputs, columns: input tokens."""
         rows, columns = self.example.rows, self.example.columns
         figures = [
-            heatmap(self.values, rows, columns, "saliency: gradient x input, in nats", color_limit(self.values), "signed"),
-            heatmap(self.bound, rows, columns, "its bound: |gradient| |input|, in nats", color_limit(self.bound)),
+            heatmap(
+                self.values, rows, columns, f"saliency: gradient x input, in {self.unit}", color_limit(self.values), "signed"
+            ),
+            heatmap(self.bound, rows, columns, f"its bound: |gradient| |input|, in {self.unit}", color_limit(self.bound)),
         ]
         if self.attention is not None:
             title = "attention, mean of all layers and heads"
@@ -99,9 +102,12 @@ class SaliencyResult(Result):
         return figures
 
     def describe(self) -> list[str]:
+        effects = (
+            ("makes the output more probable", "less probable") if self.unit == "nats" else ("raises the output", "lowers it")
+        )
         captions = [
             "rows: outputs; columns: input tokens",
-            "gradient x input, blue: makes the output more probable; red: less probable; its bound: the largest effect",
+            f"gradient x input, blue: {effects[0]}; red: {effects[1]}; its bound: the largest effect",
         ]
         for name, values in {"gradient x input": self.values, "the bound": self.bound}.items():
             limit, largest = color_limit(values), float(values.abs().max())
@@ -141,7 +147,7 @@ def saliency(
     found = saliency_of(predictor, example, (1.0,) if steps == 1 else midpoints(steps))
     model = predictor.model
     if example.source is None or not source_attentions(model):
-        return SaliencyResult(example_text(example, example_names(predictor)), found)
+        return SaliencyResult(example_text(example, example_names(predictor)), found, unit=example.outputs.unit)
     weights = mean_source_weights(model, example.source_ids, example.target_in)
     ranked = {"gradient x input": found.source.abs(), "bound": found.source_bound}
     agreements = {name: agreement(values, weights) for name, values in ranked.items()}

@@ -29,12 +29,12 @@ ANALYSES = (
     ('attention RUN "a text" --html attention.html', "interactive page of all heads", "attention"),
     ('attention RUN "a text" --picture alignment.svg', "picture of the word alignment", "attention to a source"),
     ('attention RUN "a text" --kind {kind} --picture heads.svg', "picture of a grid of heads", "attention"),
-    ('lens RUN "a text"', "logit lens: predictions of each layer", "layers"),
+    ('lens RUN "a text"', "logit lens: predictions of each layer", "layers, and probabilities"),
     ('saliency RUN "a text"', "gradient x input, compared with attention", "attention to a source"),
     ('saliency RUN "a text"', "gradient x input of the source tokens", "a source, but no attention to it"),
-    ('saliency RUN "a text"', "gradient x input of the tokens of the text", "no source"),
-    ('alternatives RUN "a text" --position 0', "alternative outputs at a target position", "any"),
-    ('ablate RUN "a text" --head {kind}.{layer}.{head}', "output without a head", "attention"),
+    ('saliency RUN "a text"', "gradient x input of the input tokens", "no source"),
+    ('alternatives RUN "a text" --position 0', "alternative outputs at a target position", "probabilities"),
+    ('ablate RUN "a text" --head {kind}.{layer}.{head}', "output without a head", "attention, and probabilities"),
     ('patch RUN "a text" --from "another text"', "activation patching between two inputs", "outputs besides the input"),
     ('document RUN "a text"', "words and sentences by the weights of attention pooling", "attention pooling"),
     ("image RUN picture.png", "patches of the image by the attention of each word, or of the label", "attention to an image"),
@@ -45,6 +45,13 @@ ANALYSES = (
     ("experts RUN", "expert utilization", "experts"),
     ("cost RUN", "parameters, FLOP and memory of every part", "any"),
 )
+
+
+FILES = {  # inputs of analyses that are files, and others
+    "image": ("picture.png", "another.png"),
+    "series": ("series.csv", "another.csv"),
+    "table": ("table.csv", "another.csv"),
+}
 
 
 @dataclass(frozen=True)
@@ -131,31 +138,42 @@ def describe_tokenizers(source: Tokenizer, target: Tokenizer) -> str:
 
 
 def attentions_of(predictor: Predictor) -> list[AttentionLayer]:
-    """The attention layers that the task uses: without a source, none is computed over it."""
-    return [one for one in predictor.model.attentions() if one.kind.queries != "source" or predictor.has_source]
+    """The attention layers of the pass over an example: without a source, none is computed over it; that of a task's own head
+    is not part of it."""
+    return [one for one in predictor.model.base_model.attentions() if one.kind.queries != "source" or predictor.has_source]
 
 
 def conditions(predictor: Predictor) -> dict[str, bool]:
     """What a run has, by the names of the last column of ANALYSES."""
-    attentions, has_source = attentions_of(predictor), predictor.has_source
+    attentions, has_source, has_probabilities = attentions_of(predictor), predictor.has_source, predictor.has_probabilities
     to_source = has_source and any(one.kind.queries == "target" and one.kind.keys != "target" for one in attentions)
     has_batches = type(predictor).forced_batches is not Predictor.forced_batches
     return {
         "any": True,
         "attention": bool(attentions),
+        "probabilities": has_probabilities,
+        "attention, and probabilities": bool(attentions) and has_probabilities,
         "attention, and batches with known outputs": bool(attentions) and has_batches,
         "attention to a source": to_source,
         "attention, but none to a source": bool(attentions) and not to_source,
         "a source, but no attention to it": has_source and not to_source,
         "no source": not has_source,
-        "outputs besides the input": not predictor.predicts_input,
+        "outputs besides the input": type(predictor).replace_input is not Predictor.replace_input,
         "attention to an image": bool(attentions) and predictor.run.model.image_shape is not None,
         "attention pooling": bool(predictor.model.poolings()),
         "graphs": "graph" in predictor.input_names,
-        "layers": any(output.side == "target" for output in predictor.model.layer_outputs()),
+        "layers, and probabilities": has_probabilities
+        and any(output.side == "target" for output in predictor.model.layer_outputs()),
         "positions": bool(schemes(predictor.model)),
         "experts": any(isinstance(part, Experts) for part in predictor.model.modules()),
     }
+
+
+def write_input(arguments: str, predictor: Predictor) -> str:
+    """The arguments with what the task reads in place of a text: a file, or JSON."""
+    name = "text" if predictor.reads_text else predictor.input_names[0]
+    given, other = FILES.get(name, (f'"a {name}"', f'"another {name}"'))
+    return arguments.replace('"a text"', given).replace('"another text"', other)
 
 
 def list_analyses(predictor: Predictor) -> dict[str, str]:
@@ -163,7 +181,7 @@ def list_analyses(predictor: Predictor) -> dict[str, str]:
     has, attentions = conditions(predictor), attentions_of(predictor)
     reads_texts = type(predictor).encode_example is not Predictor.encode_example
     possible = [one for one in ANALYSES if reads_texts or '"a text"' not in one[0]]
-    listed = {arguments: shows for arguments, shows, condition in possible if has[condition]}
+    listed = {write_input(arguments, predictor): shows for arguments, shows, condition in possible if has[condition]}
     if not attentions:
         return listed
     one = next(one for one in attentions if one.kind.name == attentions[-1].kind.name)  # the first layer of the last kind

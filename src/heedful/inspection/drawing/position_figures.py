@@ -1,5 +1,5 @@
-"""Figures of positional encodings: the encoding by position, similarity by distance, and the rotation of pairs of dimensions
-under a shift.
+"""Figures of positional encodings: the encoding by position, similarity by distance, of patches by rows and columns, and the
+rotation of pairs of dimensions under a shift.
 
 One row per scheme; equal schemes share a row. Of many dimensions a subset of pairs is drawn, so that every row has pixels.
 """
@@ -42,6 +42,7 @@ class SchemeResult(NamedTuple):
     similarity: Tensor  # (distances,)
     scheme: str = ""
     rotations: Mapping[str, list[PairRotation]] = {}  # shift -> rotation of each pair of dimensions
+    patches: Tensor | None = None  # (down, across): similarity of patches r rows and c columns apart
 
     def equals(self, other: SchemeResult) -> bool:
         own, others = self.encoding, other.encoding
@@ -67,11 +68,29 @@ def scheme_figures(result: SchemeResult) -> list[Figure]:
     made = [encoding_figure(result.encoding)]
     label = SIMILARITY_LABELS[result.encoding.kind]
     made.append(line_chart(result.similarity.tolist(), "similarity by distance", "distance", label))
+    if result.patches is not None:
+        made.append(patches_figure(result.patches, result.encoding.kind))
     if result.rotations:
         rows = [f"shift {shift}" for shift in result.rotations]
         title = "rotation of pairs of dimensions by a shift"
         made.append(dials(list(result.rotations.values()), title, rows, lambda pair: f"pair {pair}"))
     return made
+
+
+def patches_figure(similarity: Tensor, kind: str) -> Figure:
+    """similarity (down, across)."""
+    values = similarity.float()
+    limit = float(values.abs().max()) or 1.0
+    measure = "cosine similarity" if kind == "vectors" else "score"
+    return heatmap_chart(
+        values,
+        f"{measure} of patches by rows and columns apart",
+        "signed",
+        vmax=limit,
+        across=("columns apart", 0),
+        down=("rows apart", [str(row) for row in range(len(values))]),
+        ends=(f"{-limit:.3g}", f"{limit:.3g}"),
+    )
 
 
 def group_equal(schemes: Mapping[str, SchemeResult]) -> dict[str, SchemeResult]:

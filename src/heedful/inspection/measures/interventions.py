@@ -141,10 +141,10 @@ def saliency_of(predictor: Predictor, example: EncodedExample, scales: Sequence[
     """scales: see `saliency`."""
     model = predictor.model
 
-    def logits(hidden: Tensor) -> Tensor:
-        return example.logits(model, hidden)
+    def score(hidden: Tensor) -> Tensor:
+        return example.scores(model, hidden)
 
-    return saliency(model.base_model, example.forward, logits, example.outputs.ids, scales)
+    return saliency(model.base_model, example.forward, score, len(example.outputs.ids), scales)
 
 
 def patch_input(predictor: Predictor, example: EncodedExample, other: str) -> PatchingResult:

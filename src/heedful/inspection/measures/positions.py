@@ -5,6 +5,9 @@
                       p_i . p_j   where vectors are added,   (R_i 1) . (R_j 1) / head_dim + bias_ij   elsewhere
     by_distance   the mean of scores_ij over all pairs with i - j = r; sinusoidal: sum_k cos(w_k r)   (Vaswani et al., 2017)
 
+Positions that are the patches of an image have a row and a column. Their distance is sqrt(rows^2 + columns^2), rounded; and
+by_row_and_column is the mean of scores_ij over all pairs of patches that are r rows and c columns apart.
+
 All are computed with the scheme's `embed`, `rotate` and `bias`, so custom schemes are supported.
 """
 
@@ -17,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import HeedfulError
-from heedful.nn.positions import Position
+from heedful.nn.positions import PatchGrid, Position
 
 Kind = Literal["vectors", "angles", "biases", "nothing"]
 
@@ -131,16 +134,49 @@ def by_distance(scores: Tensor) -> Tensor:
     return torch.stack([scores.diagonal(-r).mean() for r in range(len(scores))])
 
 
-def shape_of(scores: Tensor) -> Shape:
-    """Measure how far scores are from a function of the distance."""
+def of_patches(scores: Tensor, grid: PatchGrid) -> Tensor:
+    """(positions, positions) -> (patches, patches): without positions before the patches."""
+    return scores[grid.before :, grid.before :]
+
+
+def apart(grid: PatchGrid, device: torch.device) -> tuple[Tensor, Tensor]:
+    """How many rows and columns each patch is from each other: (patches, patches) both, negative before it."""
+    places = torch.arange(grid.down * grid.across, device=device)
+    rows, columns = places // grid.across, places % grid.across
+    return rows[None] - rows[:, None], columns[None] - columns[:, None]
+
+
+def group_means(scores: Tensor, groups: Tensor) -> Tensor:
+    """The mean of the scores of each group, from 0; NaN for a group without scores."""
+    total = scores.new_zeros(int(groups.max()) + 1).scatter_add(0, groups.flatten(), scores.flatten())
+    return total / torch.zeros_like(total).scatter_add(0, groups.flatten(), torch.ones_like(scores).flatten())
+
+
+def by_row_and_column(scores: Tensor, grid: PatchGrid) -> Tensor:
+    """(patches, patches) -> (down, across): the mean over all pairs of patches r rows and c columns apart."""
+    rows, columns = apart(grid, scores.device)
+    return group_means(scores, rows.abs() * grid.across + columns.abs()).view(grid.down, grid.across)
+
+
+def by_grid_distance(scores: Tensor, grid: PatchGrid) -> Tensor:
+    """(patches, patches) -> (distances,): the mean over all pairs of patches at distance r, rounded."""
+    rows, columns = apart(grid, scores.device)
+    return group_means(scores, torch.hypot(rows.double(), columns.double()).round().long())
+
+
+def shape_of(scores: Tensor, grid: PatchGrid | None = None) -> Shape:
+    """Measure how far scores are from a function of the distance; grid: of the patches that the scores are of."""
     count, norm = len(scores), float(scores.norm())
-    places = torch.arange(count, device=scores.device)
-    offset = places[None] - places[:, None] + count - 1  # (query, key), from 0
-    total = scores.new_zeros(2 * count - 1).scatter_add(0, offset.flatten(), scores.flatten())
-    counts = torch.zeros_like(total).scatter_add(0, offset.flatten(), torch.ones_like(scores).flatten())
-    smooth = (total / counts)[offset]
-    distance = (places[None] - places[:, None]).abs().to(scores)
-    constant = float(scores.std()) <= 1e-6 * max(norm / count, 1e-30)
+    if grid is None:
+        places = torch.arange(count, device=scores.device)
+        offset = places[None] - places[:, None] + count - 1  # (query, key), from 0
+        distance = (places[None] - places[:, None]).abs().to(scores)
+    else:
+        rows, columns = apart(grid, scores.device)
+        offset = (rows + grid.down - 1) * (2 * grid.across - 1) + columns + grid.across - 1
+        distance = torch.hypot(rows.to(scores), columns.to(scores))
+    smooth = group_means(scores, offset)[offset]
+    constant = count < 2 or float(scores.std()) <= 1e-6 * max(norm / count, 1e-30)
     both = torch.stack((scores.flatten(), distance.flatten()))
     return Shape(
         float((scores - scores.T).norm()) / max(norm, 1e-30),

@@ -5,7 +5,8 @@
     integrated gradients    gradient x input with the mean gradient along the line from 0 to x (Sundararajan et al., 2017);
                             the s_ti of all i sum to log p(y_t | x) - log p(y_t | 0)
 
-The frames of a numeric sequence have no embedding: there x_i is the standardized vector of frame i.
+The frames of a numeric sequence have no embedding: there x_i is the standardized vector of frame i. Of an output that is a
+number, as a forecast, the number itself takes the place of its log p.
 
 Where a norm layer removes the length of an embedding, gradient x input is near zero even for influential tokens; the bound is
 not. Attention weights and saliency often disagree, and neither is an explanation by itself (Jain and Wallace, 2019; Wiegreffe
@@ -43,20 +44,20 @@ def midpoints(steps: int) -> list[float]:
 
 
 def saliency(
-    model: Model, forward: Forward, project: Callable[[Tensor], Tensor], ids: Tensor, scales: Sequence[float] = (1.0,)
+    model: Model, forward: Forward, score: Callable[[Tensor], Tensor], outputs: int, scales: Sequence[float] = (1.0,)
 ) -> Saliency:
-    """Saliency of the outputs `ids` (outputs,) of the pass over an example. project: hidden states (rows, target time, dim)
-    -> logits (rows, outputs, choices); scales: factors of the embeddings at which gradients are computed. (1.0,) is gradient x
-    input, `midpoints(n)` integrated gradients."""
-    model, outputs = copy_with_shared_weights(model), len(ids)
-    totals = [torch.zeros(outputs, 0, device=ids.device)] * 2  # of the source, absent if it has no tokens, and of the target
+    """Saliency for all outputs of the pass over an example. score: hidden states (rows, target time, dim) -> log p of the
+    outputs, or their values (rows, outputs); scales: factors of the embeddings at which gradients are computed. (1.0,) is
+    gradient x input, `midpoints(n)` integrated gradients."""
+    model, device = copy_with_shared_weights(model), next(model.parameters()).device
+    totals = [torch.zeros(outputs, 0, device=device)] * 2  # of the source, absent if it has no tokens, and of the target
     bounds = list(totals)
     with gradient_context(model):
         for scale in scales:
             with scaled_embeddings(model, scale) as embeddings:
                 hidden = forward(model, outputs).hidden  # (outputs, target time, dim): row i for output i, one pass for all
-            logs = [project(hidden[i : i + 1])[0, i].log_softmax(-1)[id] for i, id in enumerate(ids.tolist())]
-            gradients = torch.autograd.grad(torch.stack(logs).sum(), embeddings)
+            scores = [score(hidden[i : i + 1])[0, i] for i in range(outputs)]
+            gradients = torch.autograd.grad(torch.stack(scores).sum(), embeddings)
             for at, (x, gradient) in enumerate(zip(embeddings, gradients, strict=True), start=2 - len(embeddings)):
                 x = x.detach() / scale
                 product, bound = (x * gradient).sum(-1) / len(scales), x.norm(dim=-1) * gradient.norm(dim=-1) / len(scales)

@@ -54,7 +54,7 @@ class Captioner(Predictor):
 
     >>> import numpy
     >>> captioner = heedful.Captioner.load(captioning_run)
-    >>> len(captioner.predict([numpy.zeros((4, 4, 3), "uint8")], beam=2))
+    >>> len(captioner.predict([numpy.zeros((6, 8, 3), "uint8")], beam=2))
     1
     """
 

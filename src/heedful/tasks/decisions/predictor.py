@@ -94,6 +94,11 @@ class DecisionMaker(Predictor):
     reads_text: ClassVar[bool] = False
 
     @property
+    def positions(self) -> int:
+        longest: int = self.run.task.context * self.run.task.tokens_per_step
+        return longest
+
+    @property
     def decider(self) -> DecisionModel:
         """The model with its head."""
         return cast(DecisionModel, self.model)

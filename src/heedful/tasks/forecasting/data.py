@@ -15,7 +15,8 @@ from heedful.data.report import CheckReport
 from heedful.data.series import SeriesConfig, SeriesPart, SeriesTable, check_split, find_split_file, read_split
 from heedful.data.sources import refuse_streams
 from heedful.data.splits import SPLITS
-from heedful.errors import DataError, nearest
+from heedful.errors import ConfigError, DataError, nearest
+from heedful.evaluation.tables import counted
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers, format_rows
 from heedful.tasks.forecasting.calendar import calendar_features
 from heedful.tasks.forecasting.config import ForecastingConfig
@@ -146,12 +147,20 @@ class SeriesData:
 
 
 def resolve(run: RunConfig) -> dict[str, object]:
-    """The columns of the training data, where task.variables is "auto"."""
+    """The columns of the training data, where task.variables is "auto". Only then the size of a patch of all is known."""
     if run.task.variables != "auto":
         return {}
     data = SeriesData(run)
     refuse_streams(data.files())
-    return {"task.variables": data.part("train").table.names}
+    names = data.part("train").table.names
+    given, expected = run.model.numeric_inputs, run.task.model_copy(update={"variables": names}).features
+    if given != expected:
+        covariates = ", and two numbers for each of task.covariates" if run.task.covariates else ""
+        terms = f"a patch has {run.task.patch} steps of {counted(len(names), 'variables')}{covariates}"
+        raise ConfigError(
+            f"model.features: given {given}, expected {expected}, since {terms}", hint=f"set model.features={expected}"
+        )
+    return {"task.variables": names}
 
 
 def format_examples(examples: Iterable[Any]) -> ExampleFile:

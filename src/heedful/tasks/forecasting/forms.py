@@ -32,7 +32,10 @@ class DirectForecaster(ForecastingModel):
 
     def change(self, z: Tensor, calendar: Tensor, linear: Tensor, known: Tensor | None) -> Tensor:
         hidden = self.body.encode(self.tokens(z, calendar))  # (sequences, patches, dim)
-        return self.read(hidden.flatten(1)[:, None]) + linear[..., None]
+        return self.by_row(self.predicted(hidden, calendar)) + linear[..., None]
+
+    def predicted(self, hidden: Tensor, calendar: Tensor) -> Tensor:
+        return self.read(hidden.flatten(1)[:, None])
 
 
 class AutoregressiveForecaster(ForecastingModel):
@@ -40,18 +43,22 @@ class AutoregressiveForecaster(ForecastingModel):
         super().__init__(body, options, (dim, options.patch))
 
     def change(self, z: Tensor, calendar: Tensor, linear: Tensor, known: Tensor | None) -> Tensor:
-        count, size, horizon = self.options.future_patches, self.options.patch, self.options.horizon
         if known is not None:
-            inputs = torch.cat((z, known[..., : (count - 1) * size]), -1)  # (rows, variables, look_back + …)
-            hidden = self.body.encode(self.tokens(inputs, calendar))  # (sequences, patches + count - 1, dim)
-            return self.read(hidden[:, -count:])[:, :, :horizon] + linear[..., None]
+            hidden = self.body.encode(self.tokens(self.inputs(z, known), calendar))  # (sequences, patches + …, dim)
+            return self.by_row(self.predicted(hidden, calendar)) + linear[..., None]
         parts: list[Tensor] = []  # each (rows, variables, up to a patch, quantiles)
-        for at in range(0, horizon, size):
+        for at in range(0, self.options.horizon, self.options.patch):
             hidden = self.body.encode(self.tokens(z, calendar))[:, -1:]  # (sequences, 1, dim)
-            base = linear[..., at : at + size, None]
-            parts.append(self.read(hidden)[:, :, : base.shape[2]] + base)
+            base = linear[..., at : at + self.options.patch, None]
+            parts.append(self.by_row(self.read(hidden))[:, :, : base.shape[2]] + base)
             z = torch.cat((z, parts[-1][..., self.middle]), -1)
         return torch.cat(parts, 2)
+
+    def inputs(self, z: Tensor, known: Tensor) -> Tensor:
+        return torch.cat((z, known[..., : (self.options.future_patches - 1) * self.options.patch]), -1)
+
+    def predicted(self, hidden: Tensor, calendar: Tensor) -> Tensor:
+        return self.read(hidden[:, -self.options.future_patches :])[:, :, : self.options.horizon]
 
 
 class QueryLayer(nn.Module):
@@ -88,16 +95,19 @@ class QueryForecaster(ForecastingModel):
         self.decoder_last = NORMS[config.norm].last(dim)
 
     def change(self, z: Tensor, calendar: Tensor, linear: Tensor, known: Tensor | None) -> Tensor:
-        memory = self.body.encode(self.tokens(z, calendar))  # (sequences, patches, dim)
-        x = self.query.to(memory.dtype).expand(memory.shape[0], -1, -1)  # (sequences, future patches, dim)
+        hidden = self.body.encode(self.tokens(z, calendar))  # (sequences, patches, dim)
+        return self.by_row(self.predicted(hidden, calendar)) + linear[..., None]
+
+    def predicted(self, hidden: Tensor, calendar: Tensor) -> Tensor:
+        x = self.query.to(hidden.dtype).expand(hidden.shape[0], -1, -1)  # (sequences, future patches, dim)
         if self.calendar is not None:
-            ends = torch.arange(1, self.options.future_patches + 1, device=z.device) * self.options.patch
+            ends = torch.arange(1, self.options.future_patches + 1, device=hidden.device) * self.options.patch
             ends = ends.clamp(max=self.options.horizon) + self.options.look_back - 1  # the last step of each future patch
             times = self.calendar(calendar[:, ends])  # (rows, future patches, dim)
-            x = x + times.repeat_interleave(memory.shape[0] // z.shape[0], 0).to(x.dtype)
+            x = x + times.repeat_interleave(hidden.shape[0] // calendar.shape[0], 0).to(x.dtype)
         for layer in self.decoder:
-            x = layer(x, memory)
-        return self.read(self.decoder_last(x))[:, :, : self.options.horizon] + linear[..., None]
+            x = layer(x, hidden)
+        return self.read(self.decoder_last(x))[:, :, : self.options.horizon]
 
     def attentions(self) -> list[AttentionLayer]:
         own = [one for at, layer in enumerate(self.decoder) for one in self.attention(CROSS, at, layer.cross_attention)]

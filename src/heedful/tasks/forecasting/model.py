@@ -112,6 +112,14 @@ class ForecastingModel(ModelWithHead):
             return z @ self.ridge.to(z.dtype)
         return z.new_zeros(*z.shape[:2], self.options.horizon)
 
+    def ridge_forecast(self, window: Tensor) -> Tensor | None:
+        """The forecast of the ridge map alone, which the model keeps where task.linear is 'ridge': window (rows, look_back,
+        variables), standardized -> (rows, horizon, variables), standardized; None: it has none."""
+        if not self.ridge.numel():
+            return None
+        last = window[:, -1:]  # a ridge map is fitted with normalization 'last'
+        return (self.linear_change((window - last).transpose(1, 2))).transpose(1, 2) + last
+
     def normalizers(self, window: Tensor) -> tuple[Tensor, Tensor]:
         """The center and the scale of each window and variable: (rows, 1, variables)."""
         name, last = self.options.normalization, window[:, -1:]
@@ -135,11 +143,26 @@ class ForecastingModel(ModelWithHead):
         return torch.cat((patches, known), dim=-1).flatten(0, 1)
 
     def read(self, hidden: Tensor) -> Tensor:
-        """Hidden states (sequences, steps, inputs of the output layer), a sequence for each row, or each row and variable
-        -> (rows, variables, steps x predicted steps, quantiles)."""
+        """Hidden states (sequences, steps, inputs of the output layer) -> (sequences, together, steps x predicted steps,
+        quantiles)."""
         out = self.head(self.dropout(hidden)).to(self.mean.dtype)  # (sequences, steps, together x predicted x quantiles)
         parts: Tensor = out.view(*out.shape[:2], self.together, -1, self.outputs).transpose(1, 2)  # (…, together, steps, …)
-        return parts.reshape(-1, self.variables, parts.shape[2] * parts.shape[3], self.outputs)
+        return parts.flatten(2, 3)
+
+    def by_row(self, predicted: Tensor) -> Tensor:
+        """(sequences, together, steps, quantiles), a sequence for each row, or each row and variable
+        -> (rows, variables, steps, quantiles)."""
+        return predicted.reshape(-1, self.variables, *predicted.shape[2:])
+
+    def inputs(self, z: Tensor, known: Tensor) -> Tensor:
+        """The steps that one pass reads, where the horizon is known: (rows, variables, steps); a decoder also reads its
+        beginning."""
+        return z
+
+    def predicted(self, hidden: Tensor, calendar: Tensor) -> Tensor:
+        """Hidden states of the tokens of this pass (sequences, tokens, dim), calendar as in `forward` -> (sequences, together,
+        horizon, quantiles), without the linear map."""
+        raise NotImplementedError
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """Forecasts of empty windows, one for each row: (rows, horizon, variables x quantiles)."""

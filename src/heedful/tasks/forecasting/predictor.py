@@ -24,16 +24,18 @@ from heedful.data.series import (
     refuse_unequal,
     table_text,
 )
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, lookup
 from heedful.evaluation.forecasts import baselines
 from heedful.evaluation.tables import counted
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
+from heedful.tasks.encoded_example import EncodedExample
 from heedful.tasks.forecasting.calendar import calendar_features, next_times, season_of
 from heedful.tasks.forecasting.command import EvaluateOptions, PredictOptions
 from heedful.tasks.forecasting.config import ForecastingConfig
 from heedful.tasks.forecasting.data import EncodedSeries, SeriesData, WindowBatch
 from heedful.tasks.forecasting.evaluate import ForecastReport, evaluate, quantile_tensor, standardized_windows
+from heedful.tasks.forecasting.forced import encode_window
 from heedful.tasks.forecasting.model import ForecastingModel, forecast_losses
 from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split
 
@@ -54,7 +56,7 @@ class Forecast(NamedTuple):
     outputs: list[list[list[float]]]  # (horizon, variables, quantiles)
     history_times: list[str]
     history: list[list[float]]  # (look_back, variables): the window
-    baselines: dict[str, list[list[float]]]  # forecasts of persistence and seasonal naive, (horizon, variables) each
+    baselines: dict[str, list[list[float]]]  # of persistence, seasonal naive and a stored ridge map, (horizon, variables) each
     truth: list[list[float]]  # (horizon, variables) of a forecast of rows that were held out; else empty
 
     @property
@@ -85,6 +87,16 @@ class Forecast(NamedTuple):
         return {self.time: self.times, **self.columns}
 
 
+class TableWindow(NamedTuple):
+    """A window of a table, and what follows it."""
+
+    values: Tensor  # (look_back, variables)
+    calendar: Tensor  # (look_back + horizon, features)
+    times: Sequence[str]  # of its rows; none: the data has no column of the time
+    following: list[str]  # times of the horizon
+    truth: Tensor  # (horizon, variables) of rows that were held out; else (0, variables)
+
+
 class Forecaster(Predictor):
     """A trained forecasting model.
 
@@ -96,6 +108,7 @@ class Forecaster(Predictor):
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
     reads_text: ClassVar[bool] = False
+    has_probabilities: ClassVar[bool] = False
 
     @property
     def forecaster(self) -> ForecastingModel:
@@ -110,6 +123,10 @@ class Forecaster(Predictor):
     @property
     def input_names(self) -> Sequence[str]:
         return ["table"]
+
+    @property
+    def positions(self) -> int:
+        return self.config.positions
 
     @property
     def series(self) -> SeriesData:
@@ -193,35 +210,54 @@ class Forecaster(Predictor):
             before = moment
         return SeriesTable(names, column_values(columns, names, place), times)
 
-    def forecast_table(self, table: SeriesTable, *, holdout: bool = False) -> Forecast:
-        model, config = self.forecaster, self.config
-        names, last = config.known_variables, len(table.values) - (config.horizon if holdout else 0)
-        encoded = self.series.encode(table, "the table")
-        values = encoded.values[last - config.look_back : last]  # (look_back, variables)
-        times, later = table.times[last - config.look_back : last], table.times[last:]
-        following = list(later) if holdout and later else next_times(times, config.horizon)
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """The last window of a table, or of the file with this path; its tokens are its patches. target: a variable, whose
+        forecast is analyzed; default: the first."""
+        if config is not None:
+            raise ConfigError("search options have no effect on a forecaster, which decodes no text", hint="remove them")
+        table, names = self.read_input(False, self.one_input(text), 1), self.config.known_variables
+        variable = names.index(lookup(target or names[0], {name: name for name in names}, "variable"))
+        window = self.window(table, len(table.values))
+        device = self.system.device
+        with inference_context(self.forecaster):
+            standardized = self.forecaster.standardize(window.values[None].to(device))
+            return encode_window(self.forecaster, standardized, window.calendar[None].to(device), variable)
+
+    def window(self, table: SeriesTable, last: int) -> TableWindow:
+        """The window of a table that ends before row `last`."""
+        config = self.config
+        values = self.series.encode(table, "the table").values
+        times, later = table.times[last - config.look_back : last], table.times[last : last + config.horizon]
+        following = list(later) or next_times(times, config.horizon)
         steps = config.look_back + config.horizon
         calendar = torch.from_numpy(calendar_features([*times, *following], config.covariates, steps))
+        return TableWindow(values[last - config.look_back : last], calendar, times, following, values[last:])
+
+    def forecast_table(self, table: SeriesTable, *, holdout: bool = False) -> Forecast:
+        model, config = self.forecaster, self.config
+        values, calendar, times, following, truth = self.window(table, len(table.values) - (config.horizon if holdout else 0))
         with inference_context(model):
             window = model.standardize(values[None].to(self.system.device))
             forecast = model(window, calendar[None].to(self.system.device)).float().sort(-1).values
             if not bool(forecast.isfinite().all()):
                 raise self.system.nonfinite_error("a table")
             outputs = model.restore(forecast)[0].cpu()  # (horizon, variables, quantiles)
+            ridge = model.ridge_forecast(window)
+            linear = {} if ridge is None else {"ridge": model.restore(ridge[..., None])[0, ..., 0].tolist()}
         season = min(config.season or season_of(times), config.look_back)
         naive = values[config.look_back - season + torch.arange(config.horizon) % season]
         seasonal = {f"seasonal naive ({season} steps)": naive.tolist()} if season > 1 else {}
         return Forecast(
             self.run.data.time or STEP,
             following,
-            names,
+            config.known_variables,
             outputs[..., model.middle].tolist(),
             config.quantiles,
             outputs.tolist() if config.quantiles else [],
             list(times) or [str(step) for step in range(1 - config.look_back, 1)],
             values.tolist(),
-            {"persistence": values[-1:].expand(config.horizon, -1).tolist(), **seasonal},
-            encoded.values[last:].tolist() if holdout else [],
+            {"persistence": values[-1:].expand(config.horizon, -1).tolist(), **seasonal, **linear},
+            truth.tolist(),
         )
 
     def split(self, split: str) -> EncodedSeries:

@@ -75,6 +75,12 @@ class ImageClassifier(Predictor):
     def input_names(self) -> Sequence[str]:
         return ["image"]
 
+    @property
+    def positions(self) -> int:
+        longest = self.classifier.body.max_length
+        assert longest is not None, "an image has a number of patches"
+        return longest
+
     def input_lines(self, file: Path) -> Iterator[str]:
         return image_lines(file)
 
@@ -186,6 +192,9 @@ class ImageClassifier(Predictor):
         """The most probable label."""
         best, total = decode_choices(self.classifier, example, prefix)
         return Decoded(self.run.task.labels[best[0]], best, total, total)
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        return self.encode_example(text, example.label)
 
     def token_loss(self) -> TokenLoss:
         smoothing = self.run.task.label_smoothing

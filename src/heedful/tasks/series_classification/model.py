@@ -40,7 +40,10 @@ class SeriesModel(ModelWithHead):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """vectors (rows, time, variables), mask (rows, time), True for real steps -> logits (rows, labels)."""
-        hidden = self.body.encode(self.normalize(vectors, mask), mask)  # (rows, time, dim)
+        return self.classify(self.body.encode(self.normalize(vectors, mask), mask), mask)
+
+    def classify(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Hidden states (rows, time, dim), mask (rows, time), None: no padding -> logits (rows, labels)."""
         logits: Tensor = self.head(self.dropout(self.pool(hidden, mask)))
         return logits
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -15,18 +16,24 @@ from torch.nn import functional
 
 from heedful.data.delimited import line_cells
 from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
-from heedful.data.labeled_series import find_split_file, refuse_long
+from heedful.data.labeled_series import find_split_file, read_split, refuse_long
+from heedful.data.samples import Sample
 from heedful.data.series import column_values, join_tables, parse_cell, parse_columns, refuse_unequal, table_text
-from heedful.errors import ConfigError, DataError
+from heedful.data.sources import find_path
+from heedful.errors import ConfigError, DataError, lookup
 from heedful.evaluation.labels import softmax
 from heedful.evaluation.tables import counted
 from heedful.search import SearchConfig
 from heedful.tasks.classification.report import ClassificationReport
+from heedful.tasks.encoded_example import Decoded, EncodedExample
+from heedful.tasks.forced import ForcedBatch
+from heedful.tasks.labels import decode_choices, refuse_search
 from heedful.tasks.predictor import ExampleInput, Loader, Predictor, Searcher, ValidationResult, check_split
 from heedful.tasks.series_classification.command import EvaluateOptions
 from heedful.tasks.series_classification.config import SeriesClassificationConfig
 from heedful.tasks.series_classification.data import EncodedSeries, LabeledSeriesData, SeriesBatch, as_steps
 from heedful.tasks.series_classification.evaluate import figures_of, logits_of, report
+from heedful.tasks.series_classification.forced import encode_series, series_batches
 from heedful.tasks.series_classification.model import SeriesModel
 
 Frames = NDArray[np.float32]  # (steps, variables)
@@ -182,6 +189,45 @@ class SeriesClassifier(Predictor):
         series = self.labeled.series(split)
         for frames, label in zip(series.frames, series.labels, strict=True):
             yield ExampleInput(table_text(self.config.variables, frames.numpy()), self.config.known_labels[label])
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        """The series of a split as tables, with their labels."""
+        return (Sample(None, one.text, label=one.expected) for one in self.example_inputs(split))
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """The series of a table in the format of the run's data, with their labels."""
+        found = read_split(self.run.data, find_path(str(path)))
+        order = self.labeled.order(found.columns, str(path))
+        for one in found.series:
+            lookup(one.label, dict.fromkeys(self.config.known_labels), "label")
+            yield Sample(None, table_text(self.config.variables, one.frames[:, order]), label=one.label)
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        """Missing labels are predicted."""
+        known, given = self.config.known_labels, list(samples)
+        frames = [torch.from_numpy(self.read_input(one.target, at)) for at, one in enumerate(given, start=1)]
+        labels = [known.index(one.label or self.predict(one.target)) for one in given]
+        return series_batches(self.classifier, self.system, EncodedSeries(frames, np.array(labels, np.int64)))
+
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """A series, as a table or the path of one, with its label; its tokens are its steps. target: a label, default: the
+        predicted one."""
+        refuse_search(config)
+        table, known = self.one_input(text), self.config.known_labels
+        frames = torch.from_numpy(self.read_input(table, 1))
+        label = self.predict(table) if target is None else target
+        lookup(label, dict.fromkeys(known), "label")
+        return encode_series(self.classifier, frames, label, known, self.system.device)
+
+    def decode_example(
+        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
+    ) -> Decoded:
+        """The most probable label."""
+        best, total = decode_choices(self.classifier, example, prefix)
+        return Decoded(self.config.known_labels[best[0]], best, total, total)
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        return self.encode_example(text, example.label)
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """The metrics of a validation on a split of the run's data."""

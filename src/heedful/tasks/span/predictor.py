@@ -192,9 +192,6 @@ class SpanExtractor(Predictor):
         best, total = logs.argmax(-1).tolist(), float(logs.amax(-1).sum())
         return Decoded(" … ".join(example.outputs.spell(best)), best, total, total)
 
-    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
-        raise self.no_analysis()  # the tokens of another context are other choices
-
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Missing answers are predicted; questions that need several windows are left out."""
         found = (self.row_of(sample.target or "", forced.answer_of(sample)) for sample in samples)
