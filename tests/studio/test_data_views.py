@@ -123,8 +123,8 @@ def test_the_drawn_image_has_the_pixels_of_the_data_faded_by_weight(browser: Any
     weights = inspection.image(classifier, first.text).maps[-1].weights
     middles = """one => {
       const { width, height } = one, all = one.getContext("2d").getImageData(0, 0, width, height).data;
-      const at = (row, column) => 4 * (Math.floor((row * height) / 4) * width + Math.floor((column * width) / 4));
-      return [1, 3].map((row) => [1, 3].map((column) => [...all.slice(at(row, column), at(row, column) + 4)]));
+      const at = (row, column) => 4 * (Math.floor((row * height) / 6) * width + Math.floor((column * width) / 8));
+      return [1, 3, 5].map((row) => [1, 3, 5, 7].map((column) => [...all.slice(at(row, column), at(row, column) + 4)]));
     }"""
     with page(browser, url, "work", model="vit", text="") as opened:
         shown = opened.get_by_label("The image", exact=True).evaluate(middles)
@@ -164,7 +164,7 @@ def test_a_file_is_classified_and_what_is_no_image_is_refused_in_a_sentence(
         ("note.png", b"not an image", "is not an image in a known format"),
         ("broken.png", content[:50], "damaged"),
         ("large.txt", b"a" * 80_000, "expected at most 100,000"),
-        ("photo.png", noise(1200, 900), "is 320 pixels wide and 240 high, expected 4 and 4"),
+        ("photo.png", noise(1200, 900), "is 320 pixels wide and 240 high, expected 8 and 6"),
     ):
         opened.set_input_files("#file", {"name": name, "mimeType": "image/png", "buffer": raw})
         playwright.expect(opened.get_by_role("alert").first).to_contain_text(sentence, timeout=10_000)
@@ -222,10 +222,24 @@ def test_the_attention_view_of_a_caption_draws_a_query_on_the_image(browser: Any
         assert opened.get_by_role("link", name="Choose another in Work").is_visible()
         assert opened.locator('[aria-label="Values"]').is_visible()
         assert opened.locator('[aria-label="Units"], #hide-special').count() == 0  # patches are neither subwords nor words
-        assert opened.locator(".map > .scroll svg text").all_text_contents() == ["1,1", "1,2", "2,1", "2,2"]
+        assert opened.locator(".map > .scroll svg text").all_text_contents() == [
+            f"{row},{at}" for row in (1, 2, 3) for at in (1, 2, 3, 4)
+        ]
         query = opened.get_by_role("img", name="Attention of the query on the image; arrow keys move over patches")
-        press(opened, query, "ArrowRight", "ArrowLeft", "ArrowUp", "ArrowLeft")
+        press(opened, query, *["ArrowUp"] * 3, *["ArrowLeft"] * 4)
         assert opened.locator("#patch-weight").inner_text() == f"{weights[0]:.4f}"
+
+
+@pytest.mark.parametrize("model", ["series_classification", "forecasting"])
+def test_the_attention_view_of_a_series_and_of_a_table_names_steps_and_patches(
+    model: str, browser: Any, url: str, predictors: Any
+) -> None:
+    predictor = predictors[model]
+    (first, *_) = inspection.attention(predictor, examples(predictor)[0].text, kind="self").all_maps()["maps"]
+    with page(browser, url, "attention", model=model, text="", kind="self") as opened:
+        assert opened.locator("#lacks").count() == 0
+        shown = opened.locator(".map").first.inner_text()
+        assert all(key in shown for key in first["keys"])
 
 
 def test_a_forecast_has_intervals_baselines_and_a_table(browser: Any, url: str, predictors: Any) -> None:
