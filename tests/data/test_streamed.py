@@ -14,7 +14,7 @@ from ranked import command, exit_codes, start_ranks
 from workshop import heed, reversed_pairs, write_pairs, write_recipe
 
 from heedful.data import encode_shards, streamed
-from heedful.data.encode import StoreOptions, open_store, write_store
+from heedful.data.encode import StoreOptions, open_store
 from heedful.data.encode_shards import in_background
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
@@ -62,12 +62,12 @@ def limit(corpus: StreamedCorpus, windows: int) -> int:
 class Direct:
     """Encodes in this process, which is faster for so little text; `test_encode_shards.py` tests the processes."""
 
-    def __init__(self, setup: bytes) -> None:
-        self.setup = pickle.loads(setup)
+    def __init__(self, encoder: bytes) -> None:
+        self.encoder = pickle.loads(encoder)
 
     def encode(self, folder: Path, pairs: list[Pair]) -> None:
         with new_folder(folder) as temporary:
-            write_store(temporary, pairs, *self.setup)
+            self.encoder.write(temporary, pairs)
 
     def close(self) -> None: ...
 
@@ -93,7 +93,7 @@ def bytes_in(folder: Path) -> int:
 
 def open_whole(folder: Path, store: StreamedStore, lines: int = LINES) -> PairStore:
     corpus = CorpusConfig(tsv=str(folder / f"{lines}.tsv"))
-    return open_store(corpus, store.corpora[0].setup[0], OPTIONS, dropped=DROPPED, cache=folder / "whole")
+    return open_store(corpus, store.corpora[0].encoder.encoders, OPTIONS, dropped=DROPPED, cache=folder / "whole")
 
 
 def ids_of(whole: PairStore) -> Counter[tuple[tuple[int, ...], tuple[int, ...]]]:

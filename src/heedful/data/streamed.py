@@ -21,7 +21,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, overload
 
@@ -29,8 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.data.batching import END, Index, batch_starts, corpus_counts, mix_corpora, plan_epoch
-from heedful.data.encode import Encoder, StoreOptions, cache_errors, cache_folder, key_of, without_dropped
-from heedful.data.encode_shards import encode_items, in_background, is_complete
+from heedful.data.encode import (
+    Encoder,
+    PairEncoder,
+    StoreOptions,
+    cache_errors,
+    cache_folder,
+    cut_shards,
+    key_of,
+    without_dropped,
+)
+from heedful.data.encode_shards import encode_items, in_background, is_complete, shard_path
 from heedful.data.pairs import Pair, pairs
 from heedful.data.sources import CorpusConfig
 from heedful.data.store import JoinedStore, PairStore, StoresOfPairs, load_store
@@ -45,7 +53,6 @@ from heedful.storage.writing import output_bytes, replace_bytes, replace_text
 SHARD = 25_000  # pairs; the order of the data depends on it
 WINDOWS = 3  # on the disk at a time
 
-Setup = tuple[tuple[Encoder, Encoder], StoreOptions]
 Window = tuple[range, ...]  # the shards of each corpus
 
 
@@ -61,8 +68,10 @@ class ShardFacts(NamedTuple):
 class StreamedCorpus:
     """The shards of one corpus, of which few are on the disk at a time."""
 
-    def __init__(self, folder: Path, read: Callable[[], Iterator[Pair]], setup: Setup, facts: Sequence[ShardFacts]) -> None:
-        self.folder, self.read, self.setup, self.facts = folder, read, setup, facts
+    def __init__(
+        self, folder: Path, read: Callable[[], Iterator[Pair]], encoder: PairEncoder, facts: Sequence[ShardFacts]
+    ) -> None:
+        self.folder, self.read, self.encoder, self.facts = folder, read, encoder, facts
         self.begins = np.cumsum([0, *(shard.pairs for shard in facts)])  # of each shard, in pairs
         self.longer = map_array(folder / "lengths", "uint32")  # (pairs,): the longer side of each, with its end token
         self.shards: Iterator[tuple[int, list[Pair]]] = iter(())
@@ -92,12 +101,12 @@ class StreamedCorpus:
                     folders.remove(path)
             missing = [number for number in shards if not is_complete(self.path(number))]
             if missing:
-                encode_items(((self.path(number), self.read_shard(number)) for number in missing), self.setup)
+                encode_items(((self.path(number), self.read_shard(number)) for number in missing), self.encoder)
 
     def read_shard(self, number: int) -> list[Pair]:
         """The pairs of a shard; the text is read on from the shard before it, if that was the last one read."""
         if number < self.next_shard or self.next_shard == 0:
-            self.shards, self.next_shard = shards_of(self.read()), 0
+            self.shards, self.next_shard = enumerate(cut_shards(self.read(), SHARD)), 0
         for found, shard in self.shards:
             self.next_shard = found + 1
             if found == number:
@@ -108,7 +117,7 @@ class StreamedCorpus:
         )
 
     def path(self, number: int) -> Path:
-        return self.folder / f"shard-{number:08d}"
+        return shard_path(self.folder, number)
 
 
 class StreamedStore(StoresOfPairs):
@@ -246,6 +255,7 @@ def open_streamed(
 ) -> StreamedCorpus:
     """Return the shards of a corpus; their index is in the cache, or made by encoding the corpus once."""
     folder = (cache or cache_folder()) / "streams" / f"{key_of(corpus, encoders, options, dropped)}.{SHARD}"
+    encoder = PairEncoder(encoders, options)
 
     def read() -> Iterator[Pair]:
         return iter(without_dropped(dropped, pairs(corpus, max_ratio=options.max_ratio)))
@@ -255,8 +265,8 @@ def open_streamed(
         facts = read_index(folder)
         if facts is None:
             with locked(folder / ".lock", wait=True):
-                facts = read_index(folder) or write_index(folder, read, (encoders, options))
-    return StreamedCorpus(folder, read, (encoders, options), facts)
+                facts = read_index(folder) or write_index(folder, read, encoder)
+    return StreamedCorpus(folder, read, encoder, facts)
 
 
 def read_index(folder: Path) -> list[ShardFacts] | None:
@@ -265,7 +275,7 @@ def read_index(folder: Path) -> list[ShardFacts] | None:
     return None
 
 
-def write_index(folder: Path, read: Callable[[], Iterator[Pair]], setup: Setup) -> list[ShardFacts]:
+def write_index(folder: Path, read: Callable[[], Iterator[Pair]], encoder: PairEncoder) -> list[ShardFacts]:
     """Encode the corpus once, a shard for each core at a time. What was indexed before an interruption is not encoded again."""
     numbers: list[int] = []
 
@@ -276,10 +286,10 @@ def write_index(folder: Path, read: Callable[[], Iterator[Pair]], setup: Setup) 
         return folder / f"facts-{number:08d}.json"
 
     def missing() -> Iterator[tuple[Path, list[Pair]]]:
-        for number, shard in shards_of(read()):
+        for number, shard in enumerate(cut_shards(read(), SHARD)):
             numbers.append(number)
             if read_facts(facts_of(number)) is None:
-                yield folder / f"shard-{number:08d}", shard
+                yield shard_path(folder, number), shard
 
     def measure(shard: Path) -> None:
         store, number = load_store(shard), int(shard.name.removeprefix("shard-"))
@@ -291,7 +301,7 @@ def write_index(folder: Path, read: Callable[[], Iterator[Pair]], setup: Setup) 
         replace_text(facts_of(number), json.dumps(facts))  # last: a shard with facts is not encoded again
         folders.remove(shard)
 
-    encode_items(missing(), setup, finish=measure)
+    encode_items(missing(), encoder, finish=measure)
     facts = [one for one in map(read_facts, map(facts_of, numbers)) if one is not None]
     with output_bytes(folder / "lengths") as file:
         for number in numbers:
@@ -307,10 +317,6 @@ def read_facts(path: Path) -> ShardFacts | None:
     with suppress(OSError, ValueError, TypeError):
         return ShardFacts(*json.loads(read_bytes(path)))
     return None
-
-
-def shards_of(kept: Iterator[Pair]) -> Iterator[tuple[int, list[Pair]]]:
-    return enumerate(iter(lambda: list(islice(kept, SHARD)), []))
 
 
 def make_windows(sizes: Sequence[Sequence[int]], max_bytes: int) -> list[Window]:
