@@ -27,7 +27,7 @@ from peers.machine import machine_info
 from peers.updates import DEVICE, PEER_MODES, AdamW, Timing, Update, compare_updates, our_update, peer_update, refuse
 from torch import Tensor, nn
 
-from heedful.data.corpus_text import TextStore
+from heedful.data.text_store import TextStore
 from heedful.runs import auto, build
 from heedful.runs.config import Run
 from heedful.tasks.language.data import TextSplits

@@ -12,19 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import config_problems
 
-from heedful.data import corpus_text
-from heedful.data.corpus_text import (
-    Passage,
-    TextConfig,
-    TextFile,
-    check_passage,
-    decode_text,
-    encode_text,
-    find_text,
-    open_text,
-    passages,
-    read_passage,
-)
+from heedful.data import text_store
+from heedful.data.corpus_text import Passage, TextConfig, TextFile, check_passage, passages, read_passage
+from heedful.data.text_store import decode_text, encode_text, find_text, open_text
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -187,7 +177,8 @@ def test_memory_is_bounded_for_a_line_of_any_length(tmp_path: Path) -> None:
     program = """
 import re, sys
 from pathlib import Path
-from heedful.data.corpus_text import Passage, open_text, read_passage
+from heedful.data.corpus_text import Passage, read_passage
+from heedful.data.text_store import open_text
 from heedful.text import TokenizerConfig, train_tokenizer
 part = Passage(Path(sys.argv[1]) / "a")
 tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=200), read_passage(part))
@@ -205,7 +196,7 @@ def test_a_store_that_another_process_builds_first_is_not_replaced(
     parts, tokenizer = [Passage(book)], tokenizer_of("characters")
     files: list[int] = []
 
-    def find_before_another_builds(folder: Path) -> corpus_text.TextStore | None:
+    def find_before_another_builds(folder: Path) -> text_store.TextStore | None:
         if files:
             return find_text(folder)
         monkeypatch.undo()
@@ -213,7 +204,7 @@ def test_a_store_that_another_process_builds_first_is_not_replaced(
         files.append((folder / "ids").stat().st_ino)
         return None
 
-    monkeypatch.setattr(corpus_text, "find_text", find_before_another_builds)
+    monkeypatch.setattr(text_store, "find_text", find_before_another_builds)
     text = open_text(parts, tokenizer, tmp_path)
     assert [path.stat().st_ino for path in tmp_path.glob("text/*/ids")] == files
     assert decode_text(tokenizer, text.ids.tolist()) == book.read_text()

@@ -1,4 +1,4 @@
-"""Plain text as one long sequence of tokens, for language models: [data] with form = "text".
+"""Plain text, line by line, for language models: [data] with form = "text". `text_store.py` encodes it.
 
     folder = "wikitext2"             file = "shakespeare/input.txt.gz"        [[data.train]]
     (train.txt, valid.txt and        held_out = 0.1                           file = "books.txt"
@@ -15,30 +15,20 @@ kept together (`hash_split.py`). What is assigned as a whole, with the empty lin
     rows          of a table, or of a column of a tab-separated file
     paragraphs    of a text file with empty lines: the lines between them
     lines         of a text file without empty lines
-
-Every line is encoded separately and followed by the end token, with every kind of tokenizer: a newline is a token, and
-tokenizers are trained on lines. The encoded text is cached and memory-mapped:
-
-    ids              all tokens, concatenated             uint16, or uint32 for large vocabularies
-    MANIFEST.json    size and SHA-256, and the number of lines, words, characters and bytes of the text
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from heedful.config.base import Config, Count, PathName, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
-from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
@@ -46,12 +36,7 @@ from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, fi
 from heedful.data.tables import read_rows
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError
-from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
-from heedful.storage.mapping import append_array, map_array
 from heedful.storage.reading import read_lines
-from heedful.storage.writing import create
-from heedful.text.long_lines import encode_lines
-from heedful.text.tokenizer import Tokenizer
 
 TEXT_COLUMN = re.compile("text|sentence|review|content|comment|document|body|title|tweet")
 
@@ -348,65 +333,3 @@ def select_column(line: str, passage: Passage, number: int) -> str:
             hint="check `column`, which is counted from 1, and the tabs of that line",
         )
     return cells[passage.column - 1]
-
-
-class TextStore(NamedTuple):
-    """The encoded text of a split."""
-
-    ids: NDArray[Any]  # (tokens,)
-    lines: int
-    words: int  # separated by white space
-    characters: int  # including newlines
-    bytes: int  # of UTF-8, including newlines
-
-
-def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None = None) -> TextStore:
-    """Return the encoded text, from the cache if it is there."""
-    about = []
-    for part in parts:
-        options = [*([True] if part.header else []), *([1, *part.split] if part.split else [])]  # 1: the rule of splitting
-        about.append([content_hash(part.path), part.column, part.part, *options])
-    key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
-    folder = (cache or cache_folder()) / "text" / key
-    lines = chain.from_iterable(map(read_passage, parts))
-    return find_or_build(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer))
-
-
-def find_text(folder: Path) -> TextStore | None:
-    """Load the encoded text; None if it is missing or differs from its manifest."""
-    try:
-        manifest = checked_manifest(folder)
-        return TextStore(map_array(folder / "ids", manifest["type"]), *manifest["counts"])
-    except (OSError, Damaged, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_tokens(folder: Path, lines: Iterable[str], tokenizer: Tokenizer) -> None:
-    kind = "uint16" if len(tokenizer) <= 1 << 16 else "uint32"
-    counts = np.zeros(4, np.int64)
-
-    def counted() -> Iterator[str]:
-        for line in lines:
-            counts[:] += (1, len(line.split()), len(line) + 1, len(line.encode()) + 1)
-            yield line
-
-    with create(folder / "ids") as file:
-        for ids in encode_lines(tokenizer, counted(), tokenizer.specials.end):
-            append_array(file, np.fromiter(ids, kind))
-    write_manifest(folder, {"type": kind, "counts": counts.tolist()})
-
-
-def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Encode a text of any number of lines; the last line is left open unless it ends in a newline."""
-    first, *others = tokenizer.encode_many(text.split("\n"))
-    return [*first, *chain.from_iterable((tokenizer.specials.end, *row) for row in others)]
-
-
-def decode_text(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
-    lines: list[list[int]] = [[]]
-    for token in ids:
-        if token == tokenizer.specials.end:
-            lines.append([])
-        else:
-            lines[-1].append(token)
-    return "\n".join(tokenizer.decode_many(lines))

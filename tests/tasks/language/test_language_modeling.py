@@ -17,7 +17,8 @@ from torch.testing import assert_close
 from workshop import heed
 
 import heedful
-from heedful.data.corpus_text import TextConfig, TextStore, encode_text, open_text, passages
+from heedful.data.corpus_text import TextConfig, passages
+from heedful.data.text_store import TextStore, encode_text, open_text
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.runs.config import Run
 from heedful.search import SearchConfig

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from heedful.data.corpus_text import TextConfig, TextStore, check_passage, open_text, passages, read_passage
+from heedful.data.corpus_text import TextConfig, check_passage, passages, read_passage
 from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
+from heedful.data.text_store import TextStore, open_text
 from heedful.errors import DataError
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 

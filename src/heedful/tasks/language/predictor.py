@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT, OVERRIDE
-from heedful.data.corpus_text import encode_text, open_text, passages, read_passage
+from heedful.data.corpus_text import passages, read_passage
 from heedful.data.input_lines import checked_chunks, chunk_lines, read_texts, refuse_too_long
 from heedful.data.samples import Sample
+from heedful.data.text_store import encode_text, open_text
 from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch

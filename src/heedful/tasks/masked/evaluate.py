@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.data.corpus_text import TextStore
+from heedful.data.text_store import TextStore
 from heedful.tasks.masked.data import MaskedData
 from heedful.tasks.masked.masking import Key, Masking, make_masking, mask_rows
 from heedful.tasks.masked.sequences import Blocks, Sequences, SequenceSource

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, cast
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT
-from heedful.data.corpus_text import open_text, passages
+from heedful.data.corpus_text import passages
+from heedful.data.text_store import open_text
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
 from heedful.tasks.commands import NoOptions
