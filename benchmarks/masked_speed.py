@@ -83,7 +83,7 @@ def make_trainer(run: Run, size: Size, folder: Path) -> Trainer:
     ids = np.random.default_rng(1).integers(4, size.vocab - 1, 16 * run.data.batch * run.data.block)  # no special token
     text = TextStore(ids, 1, len(ids), len(ids), len(ids))
     model = build.make_model(run, size.vocab, size.vocab).to(DEVICE)
-    task = build.make_task(run, model, (tokenizer, tokenizer), TextSplits(text, text))
+    task = build.make_task(run, model, (tokenizer, tokenizer), TextSplits((text,), text))
     if run.training.compile:
         compile_task(task, DEVICE, refuse)  # a run would continue without the compiler
     return Trainer(model, task, run.training, folder, seed=1, dim=size.dim)

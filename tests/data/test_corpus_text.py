@@ -123,6 +123,21 @@ def test_missing_and_conflicting_options_are_errors() -> None:
     assert "data.file is not given" in config_problems(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
 
 
+def test_a_weight_or_a_temperature_without_effect_is_an_error() -> None:
+    file = {"file": "a"}
+    assert (
+        config_problems(TextConfig, form="text", train=file, valid={**file, "weight": 2.0})[""]
+        == "valid: weight would have no effect; only train is weighted"
+    )
+    sentence = "temperature would have no effect: it needs several corpora in train"
+    assert config_problems(TextConfig, form="text", train=file, valid=file, temperature=2.0)[""] == sentence
+    assert config_problems(TextConfig, form="text", folder="a", temperature=2.0)[""] == sentence
+    weighted = {"form": "text", "train": [file, {**file, "weight": 2}], "valid": file}
+    assert TextConfig.model_validate(weighted).weights == (1.0, 2.0)
+    assert TextConfig.model_validate(weighted).is_mixed and TextConfig.model_validate(weighted | {"temperature": 2}).is_mixed
+    assert not TextConfig.model_validate(weighted | {"train": [file, file]}).is_mixed
+
+
 def test_a_long_line_is_stored_as_if_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = " ".join(LINES * 9)
     (tmp_path / "long.txt").write_text(line)

@@ -32,7 +32,17 @@ from heedful.config.base import Config, Count, PathName, Probability, Problem, S
 from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
-from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
+from heedful.data.sources import (
+    ALIASES,
+    ColumnName,
+    CorpusWeight,
+    Temperature,
+    find_folder,
+    find_path,
+    find_table,
+    missing_split,
+    mixing_problems,
+)
 from heedful.data.tables import read_rows
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError
@@ -56,6 +66,8 @@ class TextFile(Config):
     """Column to read: a number, counted from 1, in a tab-separated file (default: entire lines); a name in a table."""
     header: bool | None = None
     """Whether line 1 is a header and is skipped; default: an error if it looks like one."""
+    weight: CorpusWeight = 1.0
+    """Number of passes over this corpus per epoch."""
 
     @model_validator(mode="after")
     def _one_source_and_its_options(self) -> TextFile:
@@ -111,6 +123,8 @@ class TextConfig(Config):
     """Fraction of `file`, at its end, that is used for validation."""
     max_unusable: Share = MAX_UNUSABLE
     """Maximum fraction of unusable lines in a file; more stop the run; 1: any number."""
+    temperature: Temperature = 1.0
+    """Share of a corpus of train in an epoch: (weight x blocks)^(1 / temperature); 1: by size; more: closer to equal shares."""
     block: Size = 256
     """Tokens per training sequence."""
     batch: Count = 64
@@ -138,6 +152,8 @@ class TextConfig(Config):
         elif self.split:
             no_effect["held_out"] = "data.split is given"
         made = {name: f"data.split makes a {name} part of data.train" for name in ("valid", "test") if self.makes(name)}
+        tables = {name: getattr(self, name) for name in PARTS}
+        problems += [Problem("", sentence) for sentence in mixing_problems(tables, self.temperature)]
         refuse([*problems, *self._split_problems(), *unused(self, no_effect | made)])
         return self
 
@@ -157,6 +173,16 @@ class TextConfig(Config):
     def makes(self, split: str) -> bool:
         """Whether `data.split` makes this part, and others."""
         return makes_part(self.split, split)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weight of each training corpus."""
+        return tuple(file.weight for file in self.train) if self.train else (1.0,)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether an epoch draws from each training corpus by itself; otherwise they are read as one text."""
+        return self.temperature != 1.0 or any(weight != 1.0 for weight in self.weights)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -237,6 +263,7 @@ def check_passage(split: str, passage: Passage) -> CorpusCheck:
         dropped=np.zeros(0, np.int64),
         conversions=() if is_table else unusable.conversions([passage.path]),
         unit="lines",
+        characters=characters,
         remark=f"{characters:,} characters" + ("" if passage.split is None else f", split by {unit_of(passage)}"),
     )
 

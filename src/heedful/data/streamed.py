@@ -27,7 +27,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.batching import END, Index, batch_starts, corpus_counts, mix_corpora, plan_epoch
+from heedful.data.batching import END, Index, batch_starts, plan_epoch
 from heedful.data.encode import (
     Encoder,
     PairEncoder,
@@ -39,6 +39,7 @@ from heedful.data.encode import (
     without_dropped,
 )
 from heedful.data.encode_shards import encode_items, in_background, is_complete, shard_path
+from heedful.data.mixing import corpus_counts, mix_corpora
 from heedful.data.pairs import Pair, pairs
 from heedful.data.sources import CorpusConfig
 from heedful.data.store import JoinedStore, PairStore, StoresOfPairs, load_store

@@ -61,6 +61,9 @@ class MaskedConfig(TaskConfig):
         if getattr(model, "characters", 0):
             sentence = f"given {model.characters}, expected 0: the spelling of a masked word would give it away"
             problems.append(Problem("model.characters", sentence))
+        if self.next_sentence and run.data.is_mixed:
+            sentence = "cannot be combined with a weight in data.train, or with data.temperature; remove one of them"
+            problems.append(Problem("task.next_sentence", sentence))
         least = MIN_PAIR if self.next_sentence else 2
         if run.data.block < least:
             problems.append(Problem("data.block", f"given {run.data.block}, expected at least {least}"))

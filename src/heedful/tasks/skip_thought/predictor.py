@@ -72,7 +72,7 @@ class SkipThought(Predictor):
         if not parts:
             raise missing_split_error(split)
         tokenizer = self.system.target_tokenizer
-        return find_sentences(open_text(parts, tokenizer).ids, tokenizer.specials.end)
+        return find_sentences([open_text(parts, tokenizer).ids], tokenizer.specials.end)
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """Loss and perplexity of the neighbors of all sentences of a split of the run's data."""
