@@ -129,6 +129,8 @@ class TextConfig(Config):
     """Tokens per training sequence."""
     batch: Count = 64
     """Sequences per batch."""
+    max_store_megabytes: Count | None = None
+    """Maximum size of the encoded training data on disk; parts are encoded ahead of use and removed. Default: no limit."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
 

@@ -58,14 +58,13 @@ def cut_blocks(tokens: int, shape: BlockShape, generator: np.random.Generator) -
 
 def count_blocks(tokens: int, shape: BlockShape) -> int:
     """The number of blocks that every cut of a text has; some cuts have one more."""
-    return max((tokens - shape.width + 1) // shape.stride, 1)
+    return max((tokens - shape.width + 1) // shape.stride, 1) if tokens >= shape.width else 0
 
 
 class BlockMixture:
     """The blocks of several corpora that an epoch trains on."""
 
     def __init__(self, tokens: Sequence[int], shape: BlockShape, weights: Sequence[float], temperature: float = 1.0) -> None:
-        """tokens: of each corpus, more than the width of a block less one."""
         self.tokens, self.shape = tokens, shape
         self.begins = np.cumsum([0, *tokens])
         self.sizes = [count_blocks(size, shape) for size in tokens]
@@ -77,7 +76,7 @@ class BlockMixture:
 
     def draw(self, *, seed: int, epoch: int, static: bool = False) -> Starts:
         """The blocks of an epoch, corpus by corpus; static: every pass over a corpus has the same cut."""
-        drawn = []
+        drawn = [np.zeros(0, np.int64)]
         for one in draw_passes(self.sizes, self.weights, seed=seed, epoch=epoch):
             key = np.random.SeedSequence((seed, one.corpus, 0 if static else one.number, CUT))
             starts = cut_blocks(self.tokens[one.corpus], self.shape, np.random.default_rng(key))

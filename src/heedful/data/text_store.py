@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -60,11 +61,18 @@ def text_key(parts: Sequence[Passage], tokenizer: Tokenizer) -> str:
 
 def find_text(folder: Path) -> TextStore | None:
     """Load the encoded text; None if it is missing or differs from its manifest."""
+    with suppress(OSError, Damaged):
+        return load_text(folder)
+    return None
+
+
+def load_text(folder: Path) -> TextStore:
+    """Load the encoded text after comparing it with its manifest; OSError if there is none."""
+    manifest = checked_manifest(folder)
     try:
-        manifest = checked_manifest(folder)
         return TextStore(map_array(folder / "ids", manifest["type"]), *manifest["counts"])
-    except (OSError, Damaged, ValueError, KeyError, TypeError):
-        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"its manifest cannot be used ({error})") from error
 
 
 def cut_lines(lines: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -18,6 +18,7 @@ from workshop import heed
 
 import heedful
 from heedful.data.corpus_text import TextConfig, passages
+from heedful.data.text_blocks import JoinedText
 from heedful.data.text_store import TextStore, encode_text, open_text
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.runs.config import Run, read_run
@@ -136,7 +137,8 @@ def test_metrics_are_computed_from_the_loss_of_the_whole_text(book: Path, tmp_pa
 
 def test_every_epoch_cuts_and_shuffles_the_text_differently(book: Path, tmp_path: Path) -> None:
     task = task_of(book, tmp_path)
-    ids = task.texts.train[0].ids
+    assert isinstance(task.train, JoinedText)
+    (ids,) = task.train.texts
     for epoch in range(3):
         starts = np.concatenate(task.plan(epoch))
         assert len(set((starts % 16).tolist())) == 1  # blocks side by side
@@ -375,3 +377,33 @@ def test_a_corpus_of_a_mixture_that_is_shorter_than_a_block_is_named(
     (tmp_path / "digits.txt").write_text("0123456\n")
     assert heed("train", recipe, "--run", tmp_path / "run") == 3
     assert f"{tmp_path}/digits.txt has 8 tokens; expected more than data.block, which is 16" in capsys.readouterr().err
+
+
+def test_streamed_text_is_not_evaluated_and_its_batches_fit_into_a_window(
+    book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, run = mixed_recipe(book, tmp_path, "max_store_megabytes = 1"), tmp_path / "run"
+    assert heed("train", recipe, "--run", run, "data.batch=900") == 2
+    counts = [round(weight * ((size - 16) // 16)) for weight, size in zip((0.5, 2), (len(TEXT), 330), strict=True)]
+    assert f"data.batch: given 900, expected at most {sum(counts)}, the number of blocks" in capsys.readouterr().err
+    assert heed("train", recipe, "--run", run) == 0
+    assert f"{counts[0]} + {counts[1]} blocks of the corpora in an epoch" in capsys.readouterr().err
+    assert heed("evaluate", run, "--split", "train") == 2
+    assert "data.max_store_megabytes limits its size on the disk" in capsys.readouterr().err
+    assert heed("evaluate", run, "--split", "valid") == 0
+    whole = heed("train", recipe, "--run", tmp_path / "whole", "data.max_store_megabytes=1000")
+    weights = [heedful.load(folder, "step-4").model.state_dict() for folder in (run, tmp_path / "whole")]
+    assert whole == 0 and all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_the_loss_of_training_blocks_is_that_of_the_beginning_of_the_stored_text(book: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.format(book=book))
+    assert heed("train", recipe, "--run", tmp_path / "run") == 0
+    generator = TextGenerator.load(tmp_path / "run")
+    ids = open_text(passages(generator.run.data, "train"), generator.system.target_tokenizer).ids
+    losses = torch.cat([loss() for loss in generator.training_losses(3)])
+    rows = torch.from_numpy(ids[: 3 * 16 + 1].astype(np.int64))
+    hidden = generator.model.forced(None, None, rows[:-1].view(3, 16)).hidden
+    expected = -generator.model.project(hidden).log_softmax(-1).gather(-1, rows[1:].view(3, 16, 1)).sum((1, 2))
+    assert_close(losses, expected, rtol=1e-4, atol=1e-4)

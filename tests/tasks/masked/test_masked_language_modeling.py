@@ -204,3 +204,8 @@ def test_corpora_are_mixed_by_weight_and_static_masks_stay(static: str, tmp_path
 def test_pairs_of_texts_cannot_be_mixed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"task\.next_sentence: cannot be combined with a weight in data\.train"):
         make_tiny_task(tmp_path, mixed(tmp_path), *PAIRS)
+
+
+def test_text_of_limited_size_on_the_disk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.max_store_megabytes: given 1, but task 'masked' needs the whole text"):
+        make_tiny_task(tmp_path, "data.max_store_megabytes=1")

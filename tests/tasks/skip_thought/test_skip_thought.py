@@ -78,6 +78,8 @@ def test_sentences_of_mixed_corpora_are_drawn_by_weight_with_neighbors_of_their_
     recipe = write_tiny_recipe("skip_thought", tmp_path)
     train = f"[{{file='{tmp_path}/book.txt', weight=0.5}}, {{file='{tmp_path}/digits.txt', weight=2}}]"
     config = read_run(recipe, [f"data.train={train}", "data.temperature=2"]).config
+    with pytest.raises(ConfigError, match=r"data\.max_store_megabytes: given 1, but task 'skip_thought' needs the whole text"):
+        read_run(recipe, ["data.max_store_megabytes=1"])
     data = SkipThoughtData(config)
     tokenizer = train_tokenizer(config.tokenizer, data.lines("target"), data.tags)
     model = make_model(config, len(tokenizer), len(tokenizer))

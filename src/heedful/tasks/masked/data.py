@@ -23,7 +23,7 @@ class MaskedData(TextData):
 
     def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> TextSplits:
         make_masking(self.config, tokenizers[1])  # an error without a mask token, before the text is encoded
-        return super().prepare(tokenizers, report)
+        return self.prepare_whole(tokenizers)
 
     def sequences(self, text: JoinedText, marks: Specials) -> SequenceSource:
         """The sequences of encoded text; pairs of texts are made of a single one."""

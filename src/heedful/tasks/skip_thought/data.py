@@ -61,7 +61,7 @@ def lines_and_neighbors(ids: NDArray[Any], end: int) -> tuple[NDArray[np.int64],
 
 class SkipThoughtData(TextData):
     def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> TextSplits:
-        texts = super().prepare(tokenizers, report)
+        texts = self.prepare_whole(tokenizers)
         for split, text in (*(("training", text) for text in texts.train), ("validation", texts.valid)):
             if not len(find_sentences([text.ids], tokenizers[1].specials.end).rows):
                 raise DataError(
