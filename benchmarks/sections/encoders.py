@@ -112,8 +112,8 @@ def fashion_mnist() -> str:
     head = ["recipe", "seed", "updates", "test accuracy", "95% interval", "seconds of the command", "machine", "date"]
     return (
         "## Fashion-MNIST\n\nVision Transformers trained on the 60,000 training images only, 5% of which are validation data; "
-        "the checkpoint that is best on them is tested. The time limits of the recipes are 2.4 minutes (one H200, used by nothing "
-        "else) and 4.8 minutes (two CPU cores).\n"
+        "the checkpoint that is best on them is tested. The time limits of the recipes are 2.4 minutes (one H200, used by "
+        "nothing else) and 4.8 minutes (two CPU cores).\n"
         f"\n`heed train fashion-mnist seed=1`, `heed evaluate RUN`\n\n{table(head, rows)}\n"
     )
 
