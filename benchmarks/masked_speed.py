@@ -27,7 +27,7 @@ from peers.machine import machine_info
 from peers.updates import DEVICE, PEER_MODES, AdamW, Timing, Update, compare_updates, our_update, peer_update, refuse
 from torch import Tensor, nn
 
-from heedful.data.corpus_text import TextStore
+from heedful.data.text_store import TextStore
 from heedful.runs import auto, build
 from heedful.runs.config import Run
 from heedful.tasks.language.data import TextSplits
@@ -83,7 +83,7 @@ def make_trainer(run: Run, size: Size, folder: Path) -> Trainer:
     ids = np.random.default_rng(1).integers(4, size.vocab - 1, 16 * run.data.batch * run.data.block)  # no special token
     text = TextStore(ids, 1, len(ids), len(ids), len(ids))
     model = build.make_model(run, size.vocab, size.vocab).to(DEVICE)
-    task = build.make_task(run, model, (tokenizer, tokenizer), TextSplits(text, text))
+    task = build.make_task(run, model, (tokenizer, tokenizer), TextSplits((text,), text))
     if run.training.compile:
         compile_task(task, DEVICE, refuse)  # a run would continue without the compiler
     return Trainer(model, task, run.training, folder, seed=1, dim=size.dim)

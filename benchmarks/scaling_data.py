@@ -27,10 +27,11 @@ from typing import Any, TypeVar
 import memory
 import torch  # noqa: F401  (part of the memory of training)
 
-from heedful.data.batching import Index, Lengths, mix_corpora, plan_epoch
+from heedful.data.batching import Index, Lengths, plan_epoch
 from heedful.data.check import check_corpora
 from heedful.data.encode import open_store
 from heedful.data.grammar import generate
+from heedful.data.mixing import mix_corpora
 from heedful.data.pairs import pairs
 from heedful.data.sources import CorpusConfig
 from heedful.data.splits import Splits

@@ -49,7 +49,7 @@ import numpy as np
 from peers.machine import machine_info
 
 import heedful
-from heedful.data.corpus_text import open_text, passages
+from heedful.data.corpus_text import passages
 from heedful.data.gaits import COLUMNS, draw_gait
 from heedful.data.graph_toys import communities
 from heedful.data.gridworld import draw_episodes, name_of
@@ -59,6 +59,7 @@ from heedful.data.shape_scenes import draw_scenes
 from heedful.data.shapes import SHAPES, draw_shape
 from heedful.data.sources import find_path
 from heedful.data.splits import splits_of
+from heedful.data.text_store import open_text
 from heedful.evaluation.tables import table
 from heedful.tasks.image_classification.predictor import ImageClassifier
 from heedful.tasks.series_classification.predictor import SeriesClassifier

@@ -12,19 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import config_problems
 
-from heedful.data import corpus_text
-from heedful.data.corpus_text import (
-    Passage,
-    TextConfig,
-    TextFile,
-    check_passage,
-    decode_text,
-    encode_text,
-    find_text,
-    open_text,
-    passages,
-    read_passage,
-)
+from heedful.data import text_store
+from heedful.data.corpus_text import Passage, TextConfig, TextFile, check_passage, passages, read_passage
+from heedful.data.text_store import decode_text, encode_text, find_text, open_text
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -133,6 +123,21 @@ def test_missing_and_conflicting_options_are_errors() -> None:
     assert "data.file is not given" in config_problems(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
 
 
+def test_a_weight_or_a_temperature_without_effect_is_an_error() -> None:
+    file = {"file": "a"}
+    assert (
+        config_problems(TextConfig, form="text", train=file, valid={**file, "weight": 2.0})[""]
+        == "valid: weight would have no effect; only train is weighted"
+    )
+    sentence = "temperature would have no effect: it needs several corpora in train"
+    assert config_problems(TextConfig, form="text", train=file, valid=file, temperature=2.0)[""] == sentence
+    assert config_problems(TextConfig, form="text", folder="a", temperature=2.0)[""] == sentence
+    weighted = {"form": "text", "train": [file, {**file, "weight": 2}], "valid": file}
+    assert TextConfig.model_validate(weighted).weights == (1.0, 2.0)
+    assert TextConfig.model_validate(weighted).is_mixed and TextConfig.model_validate(weighted | {"temperature": 2}).is_mixed
+    assert not TextConfig.model_validate(weighted | {"train": [file, file]}).is_mixed
+
+
 def test_a_long_line_is_stored_as_if_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = " ".join(LINES * 9)
     (tmp_path / "long.txt").write_text(line)
@@ -187,7 +192,8 @@ def test_memory_is_bounded_for_a_line_of_any_length(tmp_path: Path) -> None:
     program = """
 import re, sys
 from pathlib import Path
-from heedful.data.corpus_text import Passage, open_text, read_passage
+from heedful.data.corpus_text import Passage, read_passage
+from heedful.data.text_store import open_text
 from heedful.text import TokenizerConfig, train_tokenizer
 part = Passage(Path(sys.argv[1]) / "a")
 tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=200), read_passage(part))
@@ -205,7 +211,7 @@ def test_a_store_that_another_process_builds_first_is_not_replaced(
     parts, tokenizer = [Passage(book)], tokenizer_of("characters")
     files: list[int] = []
 
-    def find_before_another_builds(folder: Path) -> corpus_text.TextStore | None:
+    def find_before_another_builds(folder: Path) -> text_store.TextStore | None:
         if files:
             return find_text(folder)
         monkeypatch.undo()
@@ -213,7 +219,7 @@ def test_a_store_that_another_process_builds_first_is_not_replaced(
         files.append((folder / "ids").stat().st_ino)
         return None
 
-    monkeypatch.setattr(corpus_text, "find_text", find_before_another_builds)
+    monkeypatch.setattr(text_store, "find_text", find_before_another_builds)
     text = open_text(parts, tokenizer, tmp_path)
     assert [path.stat().st_ino for path in tmp_path.glob("text/*/ids")] == files
     assert decode_text(tokenizer, text.ids.tolist()) == book.read_text()

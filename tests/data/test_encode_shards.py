@@ -17,7 +17,7 @@ import pytest
 from workshop import reversed_pairs
 
 from heedful.data import encode_shards
-from heedful.data.encode import StoreOptions, open_store
+from heedful.data.encode import PairEncoder, StoreOptions, cut_shards, open_store
 from heedful.data.encode_shards import Worker
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
@@ -52,7 +52,7 @@ def test_shards_are_concatenated_to_the_store_that_one_process_writes(
 ) -> None:
     dropped = np.array([3, 40])
     whole = open_store(corpus, (tokenizer, tokenizer), OPTIONS, dropped=dropped, cache=tmp_path / "whole")
-    monkeypatch.setattr(encode_shards, "SHARD", 20)
+    monkeypatch.setattr("heedful.data.encode.SHARD", 20)
     store = open_store(corpus, (tokenizer, tokenizer), OPTIONS, dropped=dropped, cache=tmp_path / "shards")
     assert files_of(tmp_path / "shards") == files_of(tmp_path / "whole")
     assert NAME in files_of(tmp_path / "shards")
@@ -63,7 +63,7 @@ def test_shards_are_concatenated_to_the_store_that_one_process_writes(
 def test_a_build_that_was_interrupted_continues_with_the_missing_shards(
     tmp_path: Path, corpus: CorpusConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encode_shards, "SHARD", 20)
+    monkeypatch.setattr("heedful.data.encode.SHARD", 20)
     monkeypatch.setattr(encode_shards, "cores", lambda: 1)
     encode = Worker.encode
     encoded: list[str] = []
@@ -85,7 +85,7 @@ def test_a_build_that_was_interrupted_continues_with_the_missing_shards(
     open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "cache")
     assert encoded[3:] == [f"shard-0000000{number}" for number in (1, 2, 3, 4)]
     assert not work.exists()
-    monkeypatch.setattr(encode_shards, "SHARD", 1000)
+    monkeypatch.setattr("heedful.data.encode.SHARD", 1000)
     open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=tmp_path / "whole")
     assert files_of(tmp_path / "cache") == files_of(tmp_path / "whole")
 
@@ -99,7 +99,7 @@ def test_the_shard_of_a_killed_worker_is_encoded_by_a_new_one(
 ) -> None:
     whole = tmp_path / "whole"
     open_store(corpus, (tokenizer, tokenizer), OPTIONS, cache=whole)
-    monkeypatch.setattr(encode_shards, "SHARD", 20)
+    monkeypatch.setattr("heedful.data.encode.SHARD", 20)
     monkeypatch.setattr(encode_shards, "cores", lambda: 2)
     send, moments = Worker._send, iter([True, False, True, True, *[False] * 50])
 
@@ -119,11 +119,11 @@ def test_a_worker_that_cannot_write_reports_the_cause(tmp_path: Path, tokenizer:
     (tmp_path / "file").write_text("")
     shard = tmp_path / "file" / "shard", [Pair(1, "w1", "w2")]
     with pytest.raises(FileExistsError):
-        encode_shards.encode_items(iter([shard]), ((tokenizer, tokenizer), OPTIONS), processes=1)
+        encode_shards.encode_items(iter([shard]), PairEncoder((tokenizer, tokenizer), OPTIONS), processes=1)
 
 
 def test_a_worker_ends_silently_if_its_parent_ends_in_mid_send() -> None:
-    content = pickle.dumps((None, None)) + pickle.dumps((Path("shard"), ["pair"] * 9))[:-5]
+    content = pickle.dumps(None) + pickle.dumps((Path("shard"), ["pair"] * 9))[:-5]
     done = subprocess.run([sys.executable, "-m", "heedful.data.encode_worker"], input=content, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -131,7 +131,7 @@ def test_a_worker_ends_silently_if_its_parent_ends_in_mid_send() -> None:
 def test_an_interrupted_build_ends_after_the_shards_that_are_encoded_now(
     tmp_path: Path, corpus: CorpusConfig, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encode_shards, "SHARD", 5)
+    monkeypatch.setattr("heedful.data.encode.SHARD", 5)
     monkeypatch.setattr(encode_shards, "cores", lambda: 1)
     encode, encoded, interrupted = Worker.encode, [], Event()
 
@@ -163,15 +163,12 @@ begun.wait()
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
-def test_an_error_while_reading_is_raised_after_the_shards_before_it(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encode_shards, "SHARD", 2)
-
+def test_an_error_while_reading_is_raised_after_the_shards_before_it(tmp_path: Path, tokenizer: Tokenizer) -> None:
     def broken() -> Iterator[Pair]:
         yield from (Pair(number, "w1", "w2") for number in range(1, 4))
         raise DataError("line 4 cannot be read")
 
     with pytest.raises(DataError, match="line 4 cannot be read"):
-        encode_shards.write_shards(tmp_path / "work", broken(), ((tokenizer, tokenizer), OPTIONS), processes=1)
+        shards, encoder = cut_shards(broken(), 2), PairEncoder((tokenizer, tokenizer), OPTIONS)
+        encode_shards.write_shards(tmp_path / "work", shards, encoder, processes=1)
     assert (tmp_path / "work" / "shard-00000000").is_dir()

@@ -60,7 +60,7 @@ def plan_epoch(
 ) -> EpochPlan:
     """Return the batches of an epoch, each an array of indices.
 
-    `indices` selects pairs, as `mix_corpora` returns them (a pair may occur twice); default: all.
+    `indices` selects pairs, as `mix_corpora` (`mixing.py`) returns them (a pair may occur twice); default: all.
     With `pad_to_multiple_of`, lengths are rounded up to a multiple of it.
     A pair longer than the budget gets a batch of its own; `count_over_budget` counts these.
 
@@ -137,45 +137,3 @@ def padding_fraction(plan: Sequence[Index], source_lengths: Lengths, target_leng
             tokens += int(lengths.sum())
             space += len(batch) * int(lengths.max())
     return 1 - tokens / space if space else 0.0
-
-
-def corpus_counts(sizes: Sequence[int], weights: Sequence[float]) -> list[int]:
-    """Return how many pairs of each corpus an epoch has: round(weight x size), at least one."""
-    return [max(round(weight * size), 1) if size else 0 for size, weight in zip(sizes, weights, strict=True)]
-
-
-def temper_weights(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
-    """Return weights with which corpus i has a share of an epoch proportional to (weight_i x size_i)^(1 / temperature).
-
-    The epoch keeps its number of pairs. A temperature of 1 changes nothing; above 1, small corpora get more than their size, up
-    to equal shares (Arivazhagan et al., 2019).
-    """
-    amounts = [weight * size for size, weight in zip(sizes, weights, strict=True)]
-    raised = [amount ** (1 / temperature) for amount in amounts]
-    scale = sum(amounts) / sum(raised)
-    return [scale * share / size for share, size in zip(raised, sizes, strict=True)]
-
-
-def mix_corpora(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> Index:
-    """Return the pairs of several corpora that an epoch trains on, as indices into their concatenation.
-
-    Of each corpus an epoch has the number of pairs of `corpus_counts`: weight 1 is the corpus once, 3 is three times, 0.25 a
-    quarter of it. Each corpus is repeated in a new order each time, and an epoch continues where the
-    previous one stopped: a quarter is another quarter each epoch, and after any epoch the numbers of times that two
-    pairs of a corpus were used differ by at most one.
-    """
-    counts = corpus_counts(sizes, weights)
-    kind = index_type(sum(sizes))
-    mixed = np.empty(sum(counts), kind)
-    offset = at = 0
-    for number, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-        first, last = epoch * count, (epoch + 1) * count
-        while first < last:
-            repetition, begin = divmod(first, size)
-            end = min(begin + last - first, size)
-            order = np.arange(offset, offset + size, dtype=kind)
-            np.random.default_rng(np.random.SeedSequence((seed, number, repetition))).shuffle(order)
-            mixed[at : at + end - begin] = order[begin:end]
-            first, at = first + end - begin, at + end - begin
-        offset += size
-    return mixed

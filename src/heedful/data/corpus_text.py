@@ -1,4 +1,4 @@
-"""Plain text as one long sequence of tokens, for language models: [data] with form = "text".
+"""Plain text, line by line, for language models: [data] with form = "text". `text_store.py` encodes it.
 
     folder = "wikitext2"             file = "shakespeare/input.txt.gz"        [[data.train]]
     (train.txt, valid.txt and        held_out = 0.1                           file = "books.txt"
@@ -15,43 +15,38 @@ kept together (`hash_split.py`). What is assigned as a whole, with the empty lin
     rows          of a table, or of a column of a tab-separated file
     paragraphs    of a text file with empty lines: the lines between them
     lines         of a text file without empty lines
-
-Every line is encoded separately and followed by the end token, with every kind of tokenizer: a newline is a token, and
-tokenizers are trained on lines. The encoded text is cached and memory-mapped:
-
-    ids              all tokens, concatenated             uint16, or uint32 for large vocabularies
-    MANIFEST.json    size and SHA-256, and the number of lines, words, characters and bytes of the text
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from heedful.config.base import Config, Count, PathName, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
-from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
-from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
+from heedful.data.sources import (
+    ALIASES,
+    ColumnName,
+    CorpusWeight,
+    Temperature,
+    find_folder,
+    find_path,
+    find_table,
+    missing_split,
+    mixing_problems,
+)
 from heedful.data.tables import read_rows
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError
-from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
-from heedful.storage.mapping import append_array, map_array
 from heedful.storage.reading import read_lines
-from heedful.storage.writing import create
-from heedful.text.long_lines import encode_lines
-from heedful.text.tokenizer import Tokenizer
 
 TEXT_COLUMN = re.compile("text|sentence|review|content|comment|document|body|title|tweet")
 
@@ -71,6 +66,8 @@ class TextFile(Config):
     """Column to read: a number, counted from 1, in a tab-separated file (default: entire lines); a name in a table."""
     header: bool | None = None
     """Whether line 1 is a header and is skipped; default: an error if it looks like one."""
+    weight: CorpusWeight = 1.0
+    """Number of passes over this corpus per epoch."""
 
     @model_validator(mode="after")
     def _one_source_and_its_options(self) -> TextFile:
@@ -126,10 +123,14 @@ class TextConfig(Config):
     """Fraction of `file`, at its end, that is used for validation."""
     max_unusable: Share = MAX_UNUSABLE
     """Maximum fraction of unusable lines in a file; more stop the run; 1: any number."""
+    temperature: Temperature = 1.0
+    """Share of a corpus of train in an epoch: (weight x blocks)^(1 / temperature); 1: by size; more: closer to equal shares."""
     block: Size = 256
     """Tokens per training sequence."""
     batch: Count = 64
     """Sequences per batch."""
+    max_store_megabytes: Count | None = None
+    """Maximum size of the encoded training data on disk; parts are encoded ahead of use and removed. Default: no limit."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
 
@@ -153,6 +154,8 @@ class TextConfig(Config):
         elif self.split:
             no_effect["held_out"] = "data.split is given"
         made = {name: f"data.split makes a {name} part of data.train" for name in ("valid", "test") if self.makes(name)}
+        tables = {name: getattr(self, name) for name in PARTS}
+        problems += [Problem("", sentence) for sentence in mixing_problems(tables, self.temperature)]
         refuse([*problems, *self._split_problems(), *unused(self, no_effect | made)])
         return self
 
@@ -172,6 +175,16 @@ class TextConfig(Config):
     def makes(self, split: str) -> bool:
         """Whether `data.split` makes this part, and others."""
         return makes_part(self.split, split)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weight of each training corpus."""
+        return tuple(file.weight for file in self.train) if self.train else (1.0,)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether an epoch draws from each training corpus by itself; otherwise they are read as one text."""
+        return self.temperature != 1.0 or any(weight != 1.0 for weight in self.weights)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -252,6 +265,7 @@ def check_passage(split: str, passage: Passage) -> CorpusCheck:
         dropped=np.zeros(0, np.int64),
         conversions=() if is_table else unusable.conversions([passage.path]),
         unit="lines",
+        characters=characters,
         remark=f"{characters:,} characters" + ("" if passage.split is None else f", split by {unit_of(passage)}"),
     )
 
@@ -348,65 +362,3 @@ def select_column(line: str, passage: Passage, number: int) -> str:
             hint="check `column`, which is counted from 1, and the tabs of that line",
         )
     return cells[passage.column - 1]
-
-
-class TextStore(NamedTuple):
-    """The encoded text of a split."""
-
-    ids: NDArray[Any]  # (tokens,)
-    lines: int
-    words: int  # separated by white space
-    characters: int  # including newlines
-    bytes: int  # of UTF-8, including newlines
-
-
-def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None = None) -> TextStore:
-    """Return the encoded text, from the cache if it is there."""
-    about = []
-    for part in parts:
-        options = [*([True] if part.header else []), *([1, *part.split] if part.split else [])]  # 1: the rule of splitting
-        about.append([content_hash(part.path), part.column, part.part, *options])
-    key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
-    folder = (cache or cache_folder()) / "text" / key
-    lines = chain.from_iterable(map(read_passage, parts))
-    return find_or_build(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer))
-
-
-def find_text(folder: Path) -> TextStore | None:
-    """Load the encoded text; None if it is missing or differs from its manifest."""
-    try:
-        manifest = checked_manifest(folder)
-        return TextStore(map_array(folder / "ids", manifest["type"]), *manifest["counts"])
-    except (OSError, Damaged, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_tokens(folder: Path, lines: Iterable[str], tokenizer: Tokenizer) -> None:
-    kind = "uint16" if len(tokenizer) <= 1 << 16 else "uint32"
-    counts = np.zeros(4, np.int64)
-
-    def counted() -> Iterator[str]:
-        for line in lines:
-            counts[:] += (1, len(line.split()), len(line) + 1, len(line.encode()) + 1)
-            yield line
-
-    with create(folder / "ids") as file:
-        for ids in encode_lines(tokenizer, counted(), tokenizer.specials.end):
-            append_array(file, np.fromiter(ids, kind))
-    write_manifest(folder, {"type": kind, "counts": counts.tolist()})
-
-
-def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Encode a text of any number of lines; the last line is left open unless it ends in a newline."""
-    first, *others = tokenizer.encode_many(text.split("\n"))
-    return [*first, *chain.from_iterable((tokenizer.specials.end, *row) for row in others)]
-
-
-def decode_text(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
-    lines: list[list[int]] = [[]]
-    for token in ids:
-        if token == tokenizer.specials.end:
-            lines.append([])
-        else:
-            lines[-1].append(token)
-    return "\n".join(tokenizer.decode_many(lines))

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, compress, islice
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data import encode_shards
+from heedful.data.encode_shards import ShardEncoder, write_in_shards
 from heedful.data.pairs import MAX_RATIO, Pair, pairs
 from heedful.data.prefetch import prefetch
 from heedful.data.sources import CorpusConfig, CorpusPart, files_of, title_of
@@ -34,17 +34,19 @@ from heedful.data.store import PairStore, load_store
 from heedful.errors import DataError, WriteError
 from heedful.storage import folders
 from heedful.storage.manifest import FORMAT, Damaged, write_manifest
-from heedful.storage.mapping import append_array
+from heedful.storage.mapping import append_array, map_array
 from heedful.storage.reading import read_package_files, sha256_of, unreadable
 from heedful.storage.tables import is_pattern, table_files
 from heedful.storage.writing import create
 
+SHARD = 25_000  # pairs; small, so that at the end of a corpus all cores have work
 CHUNK = 10_000  # pairs encoded at a time
 CHARACTERS = 1 << 21  # of the sources encoded at a time; a tokenizer needs a few hundred bytes for each
 
 log = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
+Item = TypeVar("Item")
 
 
 class Encoder(Protocol):
@@ -94,11 +96,7 @@ def open_pairs(
 ) -> PairStore:
     """Return the store with this key, written from the pairs if it is not in the cache; title: the files, for messages."""
     folder = (cache or cache_folder()) / "tokens" / key
-    work = folder.with_name(f"{key}.{encode_shards.SHARD}.shards")
-    store = find_or_build(folder, find_store, lambda partial: build_store(partial, work, kept, encoders, options))
-    for shards in folder.parent.glob(f"{key}.*shards"):  # also of another size, from an earlier release
-        with suppress(OSError, WriteError):  # another process may remove it too
-            folders.remove(shards)
+    store = find_or_encode(folder, find_store, cut_shards(kept, SHARD), PairEncoder(encoders, options), SHARD)
     if len(store) == 0:
         raise no_usable_pair(title, len(store.overlong), options)
     return store
@@ -196,48 +194,93 @@ def cache_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def build_store(
-    folder: Path, work: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions
-) -> None:
-    """Write a store, in shards if there are more pairs than one has; work: the folder of the shards."""
+def find_or_encode(
+    folder: Path,
+    find: Callable[[Path], Found | None],
+    shards: Iterable[Sequence[Item]],
+    encoder: ShardEncoder[Item],
+    size: int,
+) -> Found:
+    """Return what a folder of the cache stores; encode it if it is missing. size: of a shard; shards of another size are not
+    continued."""
+    work = folder.with_name(f"{folder.name}.{size}.shards")
+    store = find_or_build(folder, find, lambda partial: write_in_shards(partial, work, shards, encoder))
+    for left in folder.parent.glob(f"{folder.name}.*shards"):  # also of another size, from an earlier release
+        with suppress(OSError, WriteError):  # another process may remove it too
+            folders.remove(left)
+    return store
+
+
+def cut_shards(kept: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
+    """Cut the pairs into shards of `size` pairs; the last one may have fewer."""
     remaining = iter(kept)
-    first = list(islice(remaining, encode_shards.SHARD + 1))
-    if len(first) <= encode_shards.SHARD:
-        write_store(folder, first, encoders, options)
-        return
-    shards = encode_shards.write_shards(work, chain(first, remaining), (encoders, options))
-    encode_shards.concatenate_stores(shards, folder, about_store(encoders, options))
+    return iter(lambda: list(islice(remaining, size)), [])
 
 
-def about_store(encoders: tuple[Encoder, Encoder], options: StoreOptions) -> dict[str, Any]:
-    """What the manifest of a store says about its arrays."""
-    types = ["uint16" if len(encoder) <= 1 << 16 else "uint32" for encoder in encoders]
-    return {"types": types, "keeps_text": options.keep_text}
+class PairEncoder(NamedTuple):
+    """Encodes sentence pairs into a `PairStore`."""
+
+    encoders: tuple[Encoder, Encoder]  # tokenizers of source and target
+    options: StoreOptions
+
+    def describe(self, pairs: Sequence[Pair]) -> str:
+        return f"{len(pairs):,} pairs, the first in line {pairs[0].line:,}"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the manifest of a store says about its arrays."""
+        types = ["uint16" if len(encoder) <= 1 << 16 else "uint32" for encoder in self.encoders]
+        return {"types": types, "keeps_text": self.options.keep_text}
+
+    def write(self, folder: Path, pairs: Sequence[Pair]) -> None:
+        options = self.options
+        with ExitStack() as stack:
+            lines, overlong = (stack.enter_context(create(folder / name)) for name in ("lines", "overlong"))
+            sides = [stack.enter_context(Ragged(folder, side)) for side in ("source", "target")]
+            texts = stack.enter_context(Ragged(folder, "text")) if options.keep_text else None
+            ready = stack.enter_context(closing(prefetch(chunks(pairs), depth=2)))
+            for chunk in ready:
+                encoded = (
+                    self.encoders[0].encode_many([pair.source for pair in chunk]),
+                    self.encoders[1].encode_many([pair.target for pair in chunk]),
+                )
+                lengths = np.array([list(map(len, side)) for side in encoded])  # (2, pairs)
+                fits = np.full(len(chunk), True) if options.max_length is None else lengths.max(0) <= options.max_length
+                for side, rows, count, kind in zip(sides, encoded, lengths, self.about["types"], strict=True):
+                    side.append(np.fromiter(chain.from_iterable(compress(rows, fits)), kind), count[fits])
+                numbers = np.array([pair.line for pair in chunk])  # (pairs,)
+                append_array(lines, numbers[fits])
+                append_array(overlong, numbers[~fits])
+                if texts is not None:
+                    raw = [text.encode() for pair in compress(chunk, fits) for text in (pair.source, pair.target)]
+                    texts.append(np.frombuffer(b"".join(raw), np.uint8), np.array(list(map(len, raw))))
+        write_manifest(folder, self.about)
+
+    def concatenate(self, shards: Sequence[Path], folder: Path) -> None:
+        kinds = dict(zip(("source.values", "target.values"), self.about["types"], strict=True))
+        kinds |= {"lines": "int64", "overlong": "int64"}
+        ragged = ["source", "target"]
+        if self.options.keep_text:
+            kinds["text.values"] = "uint8"
+            ragged.append("text")
+        for name, kind in kinds.items():
+            concatenate_arrays(shards, folder, name, kind)
+        for side in ragged:
+            total = np.zeros(1, np.int64)
+            with create(folder / f"{side}.offsets") as file:
+                append_array(file, total)
+                for shard in shards:
+                    offsets = map_array(shard / f"{side}.offsets", "int64")
+                    append_array(file, offsets[1:] + total)
+                    total = total + offsets[-1]
+        write_manifest(folder, self.about)
 
 
-def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> None:
-    about = about_store(encoders, options)
-    with ExitStack() as stack:
-        lines, overlong = (stack.enter_context(create(folder / name)) for name in ("lines", "overlong"))
-        sides = [stack.enter_context(Ragged(folder, side)) for side in ("source", "target")]
-        texts = stack.enter_context(Ragged(folder, "text")) if options.keep_text else None
-        ready = stack.enter_context(closing(prefetch(chunks(kept), depth=2)))
-        for chunk in ready:
-            encoded = (
-                encoders[0].encode_many([pair.source for pair in chunk]),
-                encoders[1].encode_many([pair.target for pair in chunk]),
-            )
-            lengths = np.array([list(map(len, side)) for side in encoded])  # (2, pairs)
-            fits = np.full(len(chunk), True) if options.max_length is None else lengths.max(0) <= options.max_length
-            for side, rows, count, kind in zip(sides, encoded, lengths, about["types"], strict=True):
-                side.append(np.fromiter(chain.from_iterable(compress(rows, fits)), kind), count[fits])
-            numbers = np.array([pair.line for pair in chunk])  # (pairs,)
-            append_array(lines, numbers[fits])
-            append_array(overlong, numbers[~fits])
-            if texts is not None:
-                raw = [text.encode() for pair in compress(chunk, fits) for text in (pair.source, pair.target)]
-                texts.append(np.frombuffer(b"".join(raw), np.uint8), np.array(list(map(len, raw))))
-    write_manifest(folder, about)
+def concatenate_arrays(shards: Sequence[Path], folder: Path, name: str, kind: str) -> None:
+    """Write the arrays of this name as one."""
+    with create(folder / name) as file:
+        for shard in shards:
+            append_array(file, map_array(shard / name, kind))
 
 
 class Ragged:

@@ -1,11 +1,13 @@
 """Encode a large corpus in shards, in several processes, and continue after an interruption.
 
-    pairs -> shards of SHARD pairs -> worker processes -> <key>.shards/shard-00000000, shard-00000001, … -> one store
+    text -> shards -> worker processes -> <key>.shards/shard-00000000, shard-00000001, … -> one store
 
 This process reads and checks the text; each worker (`encode_worker.py`) encodes a shard and writes it as a store of its own,
 which is complete or absent. Shards that are there are not encoded again. In the end they are concatenated: the store has the
 bytes that one process would have written. Memory is that of two shards for each worker, whatever the size of the corpus.
 The shard of a worker that was killed is encoded by a new one; a shard whose workers end ATTEMPTS times is an error.
+
+What a shard consists of, sentence pairs or lines, only its `ShardEncoder` knows.
 """
 
 from __future__ import annotations
@@ -18,25 +20,34 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from threading import Lock, Thread
-from typing import IO, Any, cast
+from typing import IO, Protocol, TypeVar, cast
 
-import numpy as np
-
-from heedful.data.pairs import Pair
 from heedful.data.prefetch import prefetch
-from heedful.data.store import load_store
 from heedful.errors import DataError
-from heedful.storage.manifest import Damaged, write_manifest
-from heedful.storage.mapping import append_array, map_array
-from heedful.storage.writing import create
+from heedful.storage.manifest import Damaged, checked_manifest
 
-SHARD = 25_000  # pairs; small, so that at the end of a corpus all cores have work
 ATTEMPTS = 3  # to encode a shard
 
+Item = TypeVar("Item")  # of a shard
+Given = TypeVar("Given", contravariant=True)
+
 log = logging.getLogger(__name__)
+
+
+class ShardEncoder(Protocol[Given]):
+    """Encodes items into stores. It is pickled and sent to the workers."""
+
+    def write(self, folder: Path, items: Sequence[Given], /) -> None:
+        """Write the store of these items; its manifest is written last."""
+
+    def concatenate(self, shards: Sequence[Path], folder: Path, /) -> None:
+        """Write the store of the items of all shards, with the bytes that `write` would write."""
+
+    def describe(self, items: Sequence[Given], /) -> str:
+        """What a shard consists of, for messages."""
 
 
 class WorkerEnded(Exception):
@@ -46,7 +57,7 @@ class WorkerEnded(Exception):
 class Worker:
     """A process that encodes shards. It is not a child of `multiprocessing`, which would run the user's script again."""
 
-    def __init__(self, setup: bytes) -> None:
+    def __init__(self, encoder: bytes) -> None:
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "RAYON_NUM_THREADS": "1",  # the tokenizers of all workers share the cores
@@ -55,11 +66,11 @@ class Worker:
         command = [sys.executable, "-m", "heedful.data.encode_worker"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self.input, self.output = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
-        self._send(setup)
+        self._send(encoder)
 
-    def encode(self, folder: Path, pairs: Sequence[Pair]) -> None:
+    def encode(self, folder: Path, items: Sequence[object]) -> None:
         """Write the store of a shard; an error of the worker is raised here."""
-        self._send(pickle.dumps((folder, [tuple(pair) for pair in pairs]), pickle.HIGHEST_PROTOCOL))
+        self._send(pickle.dumps((folder, items), pickle.HIGHEST_PROTOCOL))
         try:
             error: BaseException | None = pickle.load(self.output)
         except (EOFError, pickle.UnpicklingError):
@@ -90,58 +101,45 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def encode_shard(packed: bytes, worker: Worker | None, folder: Path, pairs: Sequence[Pair]) -> Worker:
-    """Write the store of a shard, by this worker or by a new one; return the worker, for the next shard."""
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            worker = worker or Worker(packed)
-            worker.encode(folder, pairs)
-            return worker
-        except WorkerEnded as ended:
-            if worker is not None:
-                worker.close()
-            worker = None
-            message = f"a process that encodes the data {ended}"
-            if attempt == ATTEMPTS:
-                raise DataError(
-                    f"{message}, {ATTEMPTS} times at the same {len(pairs):,} pairs, the first in line {pairs[0].line:,}",
-                    hint="run the command again: it continues with the shards that are not encoded yet; signal 9 may mean that "
-                    "the memory was full",
-                ) from None
-            log.warning("%s; its shard is encoded again", message)
-        except BaseException:
-            if worker is not None:
-                worker.close()
-            raise
-    raise AssertionError("the last attempt returns or raises")
+def write_in_shards(folder: Path, work: Path, shards: Iterable[Sequence[Item]], encoder: ShardEncoder[Item]) -> None:
+    """Write a store, by several processes if there is more than one shard; work: the folder of the shards."""
+    remaining = iter(shards)
+    first, second = next(remaining, []), next(remaining, None)
+    if second is None:
+        encoder.write(folder, first)
+    else:
+        encoder.concatenate(write_shards(work, chain((first, second), remaining), encoder), folder)
 
 
-def write_shards(work: Path, pairs: Iterable[Pair], setup: Any, processes: int | None = None) -> list[Path]:
-    """Write a store for each shard that is not in the folder yet; return the folders of all shards, in order.
-
-    setup: (encoders, options) of `write_store`"""
+def write_shards(
+    work: Path, shards: Iterable[Sequence[Item]], encoder: ShardEncoder[Item], processes: int | None = None
+) -> list[Path]:
+    """Write a store for each shard that is not in the folder yet; return the folders of all shards, in order."""
     work.mkdir(parents=True, exist_ok=True)
     folders: list[Path] = []
 
-    def missing() -> Iterator[tuple[Path, list[Pair]]]:
-        remaining = iter(pairs)
-        for number, shard in enumerate(iter(lambda: list(islice(remaining, SHARD)), [])):
-            folders.append(work / f"shard-{number:08d}")
+    def missing() -> Iterator[tuple[Path, Sequence[Item]]]:
+        for number, shard in enumerate(shards):
+            folders.append(shard_path(work, number))
             if not is_complete(folders[-1]):
                 yield folders[-1], shard
 
-    encode_items(missing(), setup, processes)
+    encode_items(missing(), encoder, processes)
     return folders
 
 
+def shard_path(work: Path, number: int) -> Path:
+    return work / f"shard-{number:08d}"
+
+
 def encode_items(
-    items: Iterator[tuple[Path, list[Pair]]],
-    setup: Any,
+    items: Iterator[tuple[Path, Sequence[Item]]],
+    encoder: ShardEncoder[Item],
     processes: int | None = None,
     finish: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """Write a store of the pairs to each folder, in several processes; finish: called with each folder, in a thread."""
-    packed = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
+    """Write a store of the items to each folder, in several processes; finish: called with each folder, in a thread."""
+    packed = pickle.dumps(encoder, pickle.HIGHEST_PROTOCOL)
     lock, stopped = Lock(), False
     with closing(prefetch(items, depth=1)) as shards:
 
@@ -154,7 +152,7 @@ def encode_items(
                         item = None if stopped else next(shards, None)
                     if item is None:
                         return
-                    worker = encode_shard(packed, worker, *item)
+                    worker = encode_shard(packed, worker, *item, describe=encoder.describe)
                     finish(item[0])
             except BaseException:
                 stopped = True
@@ -171,6 +169,34 @@ def encode_items(
                 stopped = True
         if errors:
             raise errors[0]
+
+
+def encode_shard(
+    packed: bytes, worker: Worker | None, folder: Path, items: Sequence[Item], *, describe: Callable[[Sequence[Item]], str]
+) -> Worker:
+    """Write the store of a shard, by this worker or by a new one; return the worker, for the next shard."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            worker = worker or Worker(packed)
+            worker.encode(folder, items)
+            return worker
+        except WorkerEnded as ended:
+            if worker is not None:
+                worker.close()
+            worker = None
+            message = f"a process that encodes the data {ended}"
+            if attempt == ATTEMPTS:
+                raise DataError(
+                    f"{message}, {ATTEMPTS} times at the same {describe(items)}",
+                    hint="run the command again: it continues with the shards that are not encoded yet; signal 9 may mean that "
+                    "the memory was full",
+                ) from None
+            log.warning("%s; its shard is encoded again", message)
+        except BaseException:
+            if worker is not None:
+                worker.close()
+            raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def in_background(function: Callable[[], None]) -> Future[None]:
@@ -190,29 +216,7 @@ def in_background(function: Callable[[], None]) -> Future[None]:
 
 def is_complete(folder: Path) -> bool:
     try:
-        load_store(folder)
+        checked_manifest(folder)
     except (OSError, Damaged):
         return False
     return True
-
-
-def concatenate_stores(folders: Sequence[Path], target: Path, about: dict[str, Any]) -> None:
-    """Write the concatenation of stores as one; about: `types` and `keeps_text` of their manifests."""
-    kinds = dict(zip(("source.values", "target.values"), about["types"], strict=True)) | {"lines": "int64", "overlong": "int64"}
-    ragged = ["source", "target"]
-    if about["keeps_text"]:
-        kinds["text.values"] = "uint8"
-        ragged.append("text")
-    for name, kind in kinds.items():
-        with create(target / name) as file:
-            for folder in folders:
-                append_array(file, map_array(folder / name, kind))
-    for side in ragged:
-        total = np.zeros(1, np.int64)
-        with create(target / f"{side}.offsets") as file:
-            append_array(file, total)
-            for folder in folders:
-                offsets = map_array(folder / f"{side}.offsets", "int64")
-                append_array(file, offsets[1:] + total)
-                total = total + offsets[-1]
-    write_manifest(target, about)

@@ -1,6 +1,6 @@
 """A process that encodes shards of a corpus; started by `encode_shards.py`.
 
-    standard input     (encoders, options), then (folder, pairs) for each shard, pickled by the parent
+    standard input     the encoder, then (folder, items) for each shard, pickled by the parent
     standard output    None for each shard, or the error, pickled
 
 It ends when its input ends, also because the parent was killed.
@@ -12,8 +12,6 @@ import pickle
 import signal
 import sys
 
-from heedful.data.encode import write_store
-from heedful.data.pairs import Pair
 from heedful.errors import WriteError
 from heedful.storage.folders import new_folder
 
@@ -21,16 +19,16 @@ from heedful.storage.folders import new_folder
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent closes the input
     given, answers = sys.stdin.buffer, sys.stdout.buffer
-    encoders, options = pickle.load(given)
+    encoder = pickle.load(given)
     while True:
         try:
-            folder, rows = pickle.load(given)
+            folder, items = pickle.load(given)
         except (EOFError, pickle.UnpicklingError):  # the parent ended, perhaps while it was sending a shard
             return
         error: BaseException | None = None
         try:
             with new_folder(folder) as temporary:
-                write_store(temporary, [Pair(*row) for row in rows], encoders, options)
+                encoder.write(temporary, items)
         except WriteError as problem:
             error = problem.__cause__ or problem  # the cause is not pickled with it
         except Exception as problem:

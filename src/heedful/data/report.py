@@ -74,6 +74,7 @@ class CorpusCheck:
     unit: str = "pairs"
     remark: str = ""  # shown after the title
     items: str = "lines"  # what its files consist of
+    characters: int = 0  # of plain text
 
     @property
     def skipped(self) -> list[Finding]:

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, cast
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -71,6 +71,7 @@ Column = Annotated[Size, Field(description="counted from 1, as `cut -f` does")]
 ColumnName = Annotated[str, Field(min_length=1)]
 PairCount = Annotated[int, Field(ge=1, le=10**7)]  # generated examples
 CorpusWeight = Annotated[float, Field(gt=0.0, le=1000.0)]
+Temperature = Annotated[float, Field(ge=1.0, le=1000.0)]
 
 
 class CorpusConfig(Config):
@@ -156,6 +157,22 @@ class CorpusPart(CorpusConfig):
 
     part: SplitPart
     """Its name and the fractions of all parts."""
+
+
+class Weighted(Protocol):
+    @property
+    def weight(self) -> float: ...
+
+
+def mixing_problems(splits: Mapping[str, Sequence[Weighted] | None], temperature: float) -> list[str]:
+    """Weights and temperatures without effect; splits: the corpora of the tables train, valid and test."""
+    problems = []
+    for name, corpora in splits.items():
+        if name != "train" and any(corpus.weight != 1.0 for corpus in corpora or ()):
+            problems.append(f"{name}: weight would have no effect; only train is weighted")
+    if temperature != 1.0 and len(splits["train"] or ()) < 2:
+        problems.append("temperature would have no effect: it needs several corpora in train")
+    return problems
 
 
 class RawPair(NamedTuple):

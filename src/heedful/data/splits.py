@@ -25,7 +25,17 @@ from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSm
 from heedful.config.bounds import MAX_NUMBER
 from heedful.data.fractions import Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.pairs import MAX_RATIO
-from heedful.data.sources import ALIASES, CorpusConfig, CorpusPart, PairCount, find_folder, find_path, splits_in
+from heedful.data.sources import (
+    ALIASES,
+    CorpusConfig,
+    CorpusPart,
+    PairCount,
+    Temperature,
+    find_folder,
+    find_path,
+    mixing_problems,
+    splits_in,
+)
 from heedful.data.tables import dataset_splits, text_columns
 from heedful.data.toys import PairToy, ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, Share
@@ -47,7 +57,6 @@ def unwrap_single(corpora: tuple[CorpusConfig, ...]) -> Any:
 
 Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(as_list), PlainSerializer(unwrap_single)]
 
-Temperature = Annotated[float, Field(ge=1.0, le=1000.0)]
 MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
@@ -133,11 +142,7 @@ class DataConfig(Config):
             missing = [split for split in ("train", "valid") if getattr(self, split) is None and not self.makes(split)]
             if missing:
                 problems.append(f"{' and '.join(missing)} missing; expected a table of files, or folder, or builtin")
-        for split in ("valid", "test"):
-            if any(corpus.weight != 1.0 for corpus in getattr(self, split) or ()):
-                problems.append(f"{split}: weight would have no effect; only train is weighted")
-        if self.temperature != 1.0 and len(self.train or ()) < 2:
-            problems.append("temperature would have no effect: it needs several corpora in train")
+        problems += mixing_problems({split: getattr(self, split) for split in SPLITS}, self.temperature)
         problems += self.split_problems()
         if problems:
             raise ValueError("; ".join(problems))

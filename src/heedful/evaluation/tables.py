@@ -11,7 +11,11 @@ WIDTH, MIN_COLUMN = 80, 16  # columns of text output; a column of a table is not
 
 def inflect(plural: str, count: float) -> str:
     """A noun after a number: pair after 1, pairs after others."""
-    return plural if count != 1 else {"batches": "batch", "series": "series"}.get(plural, plural.removesuffix("s"))
+    return (
+        plural
+        if count != 1
+        else {"batches": "batch", "passes": "pass", "series": "series"}.get(plural, plural.removesuffix("s"))
+    )
 
 
 def counted(count: float, plural: str) -> str:

@@ -230,7 +230,7 @@ def train_locked(
         done = run_training(trainer, progress, stop)
     trainer.folder.check()
     find_task(config.task.name).finish(config, folder)
-    replace_text(folder / CARD, model_card(config, folder, trainer))
+    replace_text(folder / CARD, model_card(config, folder, trainer, trainer.task.describe()))
     return done
 
 

@@ -100,6 +100,14 @@ def vector_problems(model: FamilyConfig, task: str) -> list[Problem]:
     return [Problem(f"model.{option}", f"given {given!r}, but the inputs of task {task!r} are texts")]
 
 
+def whole_text_problems(max_store_megabytes: int | None, task: str) -> list[Problem]:
+    """Problems of a task that reads plain text as a whole."""
+    if max_store_megabytes is None:
+        return []
+    sentence = f"given {max_store_megabytes}, but task {task!r} needs the whole text on the disk; remove it"
+    return [Problem("data.max_store_megabytes", sentence)]
+
+
 class TaskData(Protocol):
     """The data of a task."""
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.data.batching import Index, corpus_counts, mix_corpora, padding_fraction, plan_epoch
+from heedful.data.batching import Index, padding_fraction, plan_epoch
+from heedful.data.mixing import corpus_counts, describe_mixture, mix_corpora
 from heedful.data.store import JoinedStore
 from heedful.data.streamed import StreamedPlan, StreamedStore
 from heedful.evaluation.tables import counted
@@ -101,9 +102,7 @@ class PairsTask(TeacherForcedTask):
         )
         if "padding" in sizes:
             text += f", {sizes['padding']:.1%} padding"
-        if len(self.corpora.weights) > 1:
-            counts = self.epoch_counts()
-            text += f"; {' + '.join(f'{count:,}' for count in counts)} pairs of the corpora in an epoch"
+        text += describe_mixture(self.epoch_counts(), "pairs")
         if not sizes["left_out"]:
             return text
         return f"{text}; {counted(sizes['left_out'], 'pairs')} longer than {self.data.max_length} tokens left out"

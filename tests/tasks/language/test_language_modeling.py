@@ -17,11 +17,13 @@ from torch.testing import assert_close
 from workshop import heed
 
 import heedful
-from heedful.data.corpus_text import TextConfig, TextStore, encode_text, open_text, passages
+from heedful.data.corpus_text import TextConfig, passages
+from heedful.data.text_blocks import JoinedText
+from heedful.data.text_store import TextStore, encode_text, open_text
 from heedful.models.gpt import GPT, GPTConfig
-from heedful.runs.config import Run
+from heedful.runs.config import Run, read_run
 from heedful.search import SearchConfig
-from heedful.tasks.language.data import TextSplits
+from heedful.tasks.language.data import TextData, TextSplits
 from heedful.tasks.language.evaluate import evaluate_text, text_loss, windows
 from heedful.tasks.language.generate import GenerationOptions, generate, score_endings
 from heedful.tasks.language.predictor import TextGenerator
@@ -66,7 +68,7 @@ def task_of(book: Path, tmp_path: Path, **options: Any) -> LanguageModelingTask:
     run = Run.model_validate({"seed": 3, "data": data, "task": {"name": "language"}, "model": model, "search": search})
     tokenizer = tokenizer_of()
     text = store_of(book, tokenizer, tmp_path)
-    return LanguageModelingTask(run, TextSplits(text, text), system_of(tokenizer))
+    return LanguageModelingTask(run, TextSplits((text,), text), system_of(tokenizer))
 
 
 @pytest.mark.parametrize(("tokens", "block", "stride"), [(5, 8, 8), (8, 8, 3), (50, 8, 8), (50, 8, 3), (51, 8, 1), (9, 8, 8)])
@@ -135,7 +137,8 @@ def test_metrics_are_computed_from_the_loss_of_the_whole_text(book: Path, tmp_pa
 
 def test_every_epoch_cuts_and_shuffles_the_text_differently(book: Path, tmp_path: Path) -> None:
     task = task_of(book, tmp_path)
-    ids = task.texts.train.ids
+    assert isinstance(task.train, JoinedText)
+    (ids,) = task.train.texts
     for epoch in range(3):
         starts = np.concatenate(task.plan(epoch))
         assert len(set((starts % 16).tolist())) == 1  # blocks side by side
@@ -311,3 +314,96 @@ def test_conflicting_options_are_an_error(
     recipe.write_text(text)
     assert heed("train", recipe, *changes, "--run", tmp_path / "run") == 2
     assert sentence in capsys.readouterr().err
+
+
+def mixed_recipe(book: Path, tmp_path: Path, *options: str) -> Path:
+    """The recipe with two training corpora: half of the book, and twice a text of other characters."""
+    (tmp_path / "digits.txt").write_text("0123456789\n" * 30)
+    train = f'train = [{{ file = "{book}", weight = 0.5 }}, {{ file = "{tmp_path}/digits.txt", weight = 2 }}]'
+    recipe = tmp_path / "mixed.toml"
+    lines = RECIPE.format(book=book).splitlines()
+    lines[2] = "\n".join((train, *options))
+    recipe.write_text("\n".join(lines))
+    return recipe
+
+
+def test_mixed_corpora_are_drawn_by_weight_and_reported(
+    book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEED_CACHE", str(tmp_path / "cache"))
+    recipe, run = mixed_recipe(book, tmp_path), tmp_path / "run"
+    characters = len(TEXT), 330
+    assert heed("data", "check", recipe) == 0
+    checked = capsys.readouterr().out
+    assert (
+        f"({characters[0]:,} characters, 0.5 passes per epoch)" in checked and "(330 characters, 2 passes per epoch)" in checked
+    )
+    assert checked.count("per epoch") == 2, "valid and test are not weighted"
+    assert heed("train", recipe, "--run", run) == 0
+    counts = [round(weight * ((size - 16) // 16)) for weight, size in zip((0.5, 2), characters, strict=True)]
+    sentence = f"{counts[0]} + {counts[1]} blocks of the corpora in an epoch"
+    assert sentence in capsys.readouterr().err
+    assert sentence in (run / "README.md").read_text()
+    task = mixed_task(recipe)
+    digits = set(task.system.target_tokenizer.encode("0123456789"))
+    for epoch in range(2):
+        rows = torch.cat([task.batch(starts).inputs for starts in task.plan(epoch)])
+        kinds = [len(digits & set(row)) for row in rows.tolist()]
+        assert sorted(kinds)[0] == 0 and all(kind in (0, 10) for kind in kinds), "a block is inside one corpus"
+        assert abs(sum(kind == 10 for kind in kinds) - counts[1]) < task.data.batch > abs(kinds.count(0) - counts[0])
+        assert kinds != sorted(kinds), "in random order"
+
+
+def mixed_task(recipe: Path) -> LanguageModelingTask:
+    run = read_run(recipe).config
+    data = TextData(run)
+    tokenizer = train_tokenizer(run.tokenizer, data.lines("target"))
+    return LanguageModelingTask(run, data.prepare((tokenizer, tokenizer), data.check()), system_of(tokenizer))
+
+
+def test_a_run_on_mixed_corpora_continues_with_the_same_blocks(book: Path, tmp_path: Path) -> None:
+    recipe, run, other = mixed_recipe(book, tmp_path, "temperature = 3"), tmp_path / "run", tmp_path / "other"
+    assert heed("train", recipe, "--run", run, "training.steps=2") == 0
+    assert heed("train", recipe, "--run", run) == 0
+    assert heed("train", recipe, "--run", other) == 0
+    weights = [heedful.load(folder, "step-4").model.state_dict() for folder in (run, other)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_corpus_of_a_mixture_that_is_shorter_than_a_block_is_named(
+    book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = mixed_recipe(book, tmp_path)
+    (tmp_path / "digits.txt").write_text("0123456\n")
+    assert heed("train", recipe, "--run", tmp_path / "run") == 3
+    assert f"{tmp_path}/digits.txt has 8 tokens; expected more than data.block, which is 16" in capsys.readouterr().err
+
+
+def test_streamed_text_is_not_evaluated_and_its_batches_fit_into_a_window(
+    book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, run = mixed_recipe(book, tmp_path, "max_store_megabytes = 1"), tmp_path / "run"
+    assert heed("train", recipe, "--run", run, "data.batch=900") == 2
+    counts = [round(weight * ((size - 16) // 16)) for weight, size in zip((0.5, 2), (len(TEXT), 330), strict=True)]
+    assert f"data.batch: given 900, expected at most {sum(counts)}, the number of blocks" in capsys.readouterr().err
+    assert heed("train", recipe, "--run", run) == 0
+    assert f"{counts[0]} + {counts[1]} blocks of the corpora in an epoch" in capsys.readouterr().err
+    assert heed("evaluate", run, "--split", "train") == 2
+    assert "data.max_store_megabytes limits its size on the disk" in capsys.readouterr().err
+    assert heed("evaluate", run, "--split", "valid") == 0
+    whole = heed("train", recipe, "--run", tmp_path / "whole", "data.max_store_megabytes=1000")
+    weights = [heedful.load(folder, "step-4").model.state_dict() for folder in (run, tmp_path / "whole")]
+    assert whole == 0 and all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_the_loss_of_training_blocks_is_that_of_the_beginning_of_the_stored_text(book: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.format(book=book))
+    assert heed("train", recipe, "--run", tmp_path / "run") == 0
+    generator = TextGenerator.load(tmp_path / "run")
+    ids = open_text(passages(generator.run.data, "train"), generator.system.target_tokenizer).ids
+    losses = torch.cat([loss() for loss in generator.training_losses(3)])
+    rows = torch.from_numpy(ids[: 3 * 16 + 1].astype(np.int64))
+    hidden = generator.model.forced(None, None, rows[:-1].view(3, 16)).hidden
+    expected = -generator.model.project(hidden).log_softmax(-1).gather(-1, rows[1:].view(3, 16, 1)).sum((1, 2))
+    assert_close(losses, expected, rtol=1e-4, atol=1e-4)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from heedful.data.text_blocks import JoinedText
 from heedful.errors import DataError
 from heedful.tasks.masked.masking import Masking, draw_uniform, mask_rows
 from heedful.tasks.masked.sequences import Blocks, Pairs, cut_texts
@@ -74,7 +75,7 @@ def test_a_row_without_candidates_has_no_prediction() -> None:
 
 def test_blocks_are_full_and_cover_the_text_once() -> None:
     ids = np.arange(5, 150).astype(np.uint16)
-    blocks = Blocks(ids, 16, MARKS)
+    blocks = Blocks(JoinedText([ids]), 16, MARKS)
     offsets = set()
     for seed in range(20):
         plan = blocks.plan(np.random.default_rng(seed))

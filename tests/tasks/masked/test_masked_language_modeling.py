@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from models.test_bert import copied_weights
@@ -168,3 +169,43 @@ def test_options_that_do_not_fit_are_refused(changes: list[str], message: str, t
     with pytest.raises(ConfigError) as error:
         read_run(write_tiny_recipe("masked", tmp_path), changes)
     assert message in str(error.value)
+
+
+def mixed(folder: Path) -> str:
+    """Half of the tiny text, and twice a text of other words."""
+    write_tiny_recipe("masked", folder)  # its files
+    (folder / "digits.txt").write_text("1 2 3 4 5 6 7 8 9\n" * 20)
+    return f"data.train=[{{file='{folder}/book.txt', weight=0.5}}, {{file='{folder}/digits.txt', weight=2}}]"
+
+
+@pytest.mark.parametrize("static", ["true", "false"])
+def test_corpora_are_mixed_by_weight_and_static_masks_stay(static: str, tmp_path: Path) -> None:
+    task = make_tiny_task(tmp_path, mixed(tmp_path), f"task.static={static}", "data.batch=1")
+    digits = set(task.system.target_tokenizer.encode("1 2 3 4 5 6 7 8 9"))
+    masks: dict[int, tuple[list[int], list[int]]] = {}
+    assert task.mixture is not None
+    for epoch in range(4):
+        places = np.concatenate([task.sequences.rows(chosen).places for chosen in task.plan(epoch)])
+        of_digits = places >= task.train.sizes[0]
+        assert [int((~of_digits).sum()), int(of_digits.sum())] == task.mixture.counts()
+        for chosen in task.plan(epoch):
+            (row,) = task.sequences.rows(chosen).tokens[:, 1:].tolist()
+            assert (chosen[0] >= task.train.sizes[0]) == bool(digits & set(row)), "a block is inside one corpus"
+        found = all_masks(task, epoch)
+        if static == "true":
+            assert all(masks.get(place, found[place]) == found[place] for place in found)
+        else:
+            assert all(masks[place] != found[place] for place in masks.keys() & found.keys())
+        masks = masks | found if static == "true" else found
+    assert len(masks) > 4
+    assert f"{' + '.join(map(str, task.mixture.counts()))} blocks of the corpora in an epoch" in task.describe()
+
+
+def test_pairs_of_texts_cannot_be_mixed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"task\.next_sentence: cannot be combined with a weight in data\.train"):
+        make_tiny_task(tmp_path, mixed(tmp_path), *PAIRS)
+
+
+def test_text_of_limited_size_on_the_disk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.max_store_megabytes: given 1, but task 'masked' needs the whole text"):
+        make_tiny_task(tmp_path, "data.max_store_megabytes=1")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.config.bounds import MAX_SIZE
-from heedful.data.corpus_text import encode_text
+from heedful.data.text_store import encode_text
 from heedful.errors import ConfigError, lookup
 from heedful.inspection.explaining import decoding, examples, hierarchical, losses, masking, norms, positions
 from heedful.inspection.explaining import lookup as lookup_example

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.data.corpus_text import TextStore
+from heedful.data.text_store import TextStore
 from heedful.tasks.system import System
 
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 
 from heedful.config.bounds import MAX_SIZE
-from heedful.data.corpus_text import decode_text, encode_text
 from heedful.data.input_lines import refuse_too_long
+from heedful.data.text_store import decode_text, encode_text
 from heedful.errors import ConfigError
 from heedful.search import Hypothesis, SearchConfig
 from heedful.tasks.continuous_batching import run_jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT, OVERRIDE
-from heedful.data.corpus_text import encode_text, open_text, passages, read_passage
+from heedful.data.corpus_text import passages, read_passage
 from heedful.data.input_lines import checked_chunks, chunk_lines, read_texts, refuse_too_long
 from heedful.data.samples import Sample
+from heedful.data.text_store import encode_text, open_text
 from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch
@@ -46,6 +47,7 @@ from heedful.tasks.predictor import (
     refuse_empty,
 )
 from heedful.tasks.system import System
+from heedful.text.long_lines import encode_lines
 
 # Search options without effect on generation: every text has exactly `length` new tokens, and there is no source.
 MAX_LOGPROBS = 20  # alternatives for each token
@@ -139,6 +141,11 @@ class TextGenerator(Predictor):
         parts = passages(self.run.data, split)
         if not parts:
             raise missing_split_error(split)
+        if split == "train" and self.run.data.max_store_megabytes is not None:
+            raise ConfigError(
+                "the training text is not evaluated, because data.max_store_megabytes limits its size on the disk",
+                hint="choose another split, valid or test",
+            )
         text = open_text(parts, self.system.target_tokenizer)
         own: int = self.run.task.stride
         return evaluate_text(self.system, text, self.run.data.block, own if stride is None else stride)
@@ -171,8 +178,10 @@ class TextGenerator(Predictor):
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` blocks of the training text."""
         system, block = self.system, self.run.data.block
-        ids = open_text(passages(self.run.data, "train"), system.target_tokenizer).ids[: count * block + 1]
-        rows = torch.from_numpy(ids[: (len(ids) - 1) // block * block + 1].astype(np.int64))
+        lines = chain.from_iterable(map(read_passage, passages(self.run.data, "train")))
+        encoded = encode_lines(system.target_tokenizer, lines, system.target_tokenizer.specials.end)
+        ids = np.fromiter(islice(chain.from_iterable(encoded), count * block + 1), np.int64)
+        rows = torch.from_numpy(ids[: (len(ids) - 1) // block * block + 1])
         inputs, targets = rows[:-1].view(-1, block), rows[1:].view(-1, block)  # (blocks, block)
         size, pad = max(1, LOSS_TOKENS // block), system.target_tokenizer.specials.pad
         for target_in, target_out in zip(torch.split(inputs, size), torch.split(targets, size), strict=True):

@@ -15,12 +15,15 @@ from torch import Tensor
 
 from heedful.config.base import Problem, Size, ZeroOrCount, ZeroOrSize
 from heedful.data.corpus_text import TextConfig
+from heedful.data.mixing import describe_mixture
+from heedful.data.streamed_text import StreamedBlocks, StreamedText
+from heedful.data.text_blocks import BlockMixture, JoinedText, cut_blocks
 from heedful.evaluation.tables import counted
 from heedful.models.family import Architecture
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition, vector_problems
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
-from heedful.tasks.language.data import TextData, TextSplits, format_examples
+from heedful.tasks.language.data import StreamedSplits, TextData, TextSplits, block_shape, format_examples, mixture_of
 from heedful.tasks.language.evaluate import evaluate_text
 from heedful.tasks.language.generate import GenerationOptions, generate
 from heedful.tasks.language.predictor import TextGenerator
@@ -68,36 +71,56 @@ class BlockBatch(NamedTuple):
 
 
 class LanguageModelingTask:
-    def __init__(self, run: RunConfig, texts: TextSplits, system: System) -> None:
+    def __init__(self, run: RunConfig, texts: TextSplits | StreamedSplits, system: System) -> None:
         self.config: LanguageConfig = run.task
         self.data: TextConfig = run.data
         self.search, self.seed = run.search, run.seed
         self.texts, self.system = texts, system
+        self.shape = block_shape(self.data)
+        self.train: JoinedText | StreamedText
+        self.mixture: BlockMixture | None = None
+        if isinstance(texts, StreamedSplits):
+            self.train = texts.train
+        else:
+            self.train = JoinedText([text.ids for text in texts.train])
+            self.mixture = mixture_of(self.data, self.train, self.shape)
 
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
         train, plan = self.texts.train, self.plan(0)
+        texts = [train] if isinstance(train, StreamedText) else train
+        rows = plan.rows if isinstance(plan, StreamedBlocks) else len(plan[0])
         return {
-            "lines": train.lines,
-            "characters": train.characters,
+            "lines": sum(text.lines for text in texts),
+            "characters": sum(text.characters for text in texts),
             "batches_per_epoch": len(plan),
-            "tokens_per_epoch": sum(len(batch) for batch in plan) * self.data.block,
+            "tokens_per_epoch": len(plan) * rows * self.data.block,
         }
 
     def describe(self) -> str:
         sizes = self.statistics()
         return (
-            f"{counted(len(self.texts.train.ids), 'tokens')} of {counted(sizes['characters'], 'characters')} in "
+            f"{counted(sum(self.train.sizes), 'tokens')} of {counted(sizes['characters'], 'characters')} in "
             f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch, "
-            f"{counted(len(self.texts.valid.ids), 'validation tokens')}"
+            f"{counted(len(self.texts.valid.ids), 'validation tokens')}{describe_mixture(self.epoch_counts(), 'blocks')}"
         )
 
-    def plan(self, epoch: int) -> list[NDArray[np.int64]]:
+    def epoch_counts(self) -> list[int]:
+        """The number of blocks of each corpus in an epoch; none if the corpora are read as one text."""
+        if isinstance(self.train, StreamedText):
+            return self.train.counts()
+        return self.mixture.counts() if self.mixture else []
+
+    def plan(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         """The first token of the blocks of each batch: a pure function of the seed and the epoch. All batches have the same
         shape; the few blocks that are left over differ in every epoch."""
+        if isinstance(self.train, StreamedText):
+            return self.train.plan(epoch, rows=self.data.batch, seed=self.seed)
         generator = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
-        block, tokens = self.data.block, len(self.texts.train.ids)
-        starts = np.arange(generator.integers(min(block, tokens - block)), tokens - block, block)
+        if self.mixture is None:
+            starts = cut_blocks(self.train.sizes[0], self.shape, generator)
+        else:
+            starts = self.mixture.draw(seed=self.seed, epoch=epoch)
         generator.shuffle(starts)
         rows = min(self.data.batch, len(starts))
         return [starts[at : at + rows] for at in range(0, len(starts) - rows + 1, rows)]
@@ -110,8 +133,7 @@ class LanguageModelingTask:
         )
 
     def batch(self, starts: NDArray[np.int64]) -> BlockBatch:
-        positions = starts[:, None] + np.arange(self.data.block + 1)
-        rows = torch.from_numpy(self.texts.train.ids[positions].astype(np.int64))  # (rows, block + 1)
+        rows = torch.from_numpy(self.train.rows(starts, self.shape.width))  # (rows, block + 1)
         return BlockBatch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
 
     def count(self, batch: BlockBatch) -> int:

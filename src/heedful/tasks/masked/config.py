@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from heedful.config.base import Problem, refuse
 from heedful.models.family import Architecture
 from heedful.nn.model import EncoderModel
-from heedful.tasks.base import TaskConfig
+from heedful.tasks.base import TaskConfig, whole_text_problems
 from heedful.tasks.masked.model import MaskedModel
 from heedful.training.train_state import Direction
 
@@ -50,7 +50,7 @@ class MaskedConfig(TaskConfig):
         return MaskedModel(model, dim, self.rate, next_sentence=self.next_sentence)
 
     def problems_with(self, run: Any) -> list[Problem]:
-        problems, model = [], run.model
+        problems, model = whole_text_problems(run.data.max_store_megabytes, self.name), run.model
         segments: int = getattr(model, "segments", 0)
         if self.next_sentence and segments < 2:
             given = f"given {segments}" if hasattr(model, "segments") else f"family {model.family!r} has none"
@@ -61,6 +61,9 @@ class MaskedConfig(TaskConfig):
         if getattr(model, "characters", 0):
             sentence = f"given {model.characters}, expected 0: the spelling of a masked word would give it away"
             problems.append(Problem("model.characters", sentence))
+        if self.next_sentence and run.data.is_mixed:
+            sentence = "cannot be combined with a weight in data.train, or with data.temperature; remove one of them"
+            problems.append(Problem("task.next_sentence", sentence))
         least = MIN_PAIR if self.next_sentence else 2
         if run.data.block < least:
             problems.append(Problem("data.block", f"given {run.data.block}, expected at least {least}"))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
-
 from heedful.data.report import CheckReport
+from heedful.data.text_blocks import JoinedText
 from heedful.tasks.base import RunConfig, Tokenizers
 from heedful.tasks.language.data import TextData, TextSplits
 from heedful.tasks.masked.config import MaskedConfig
@@ -26,11 +23,14 @@ class MaskedData(TextData):
 
     def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> TextSplits:
         make_masking(self.config, tokenizers[1])  # an error without a mask token, before the text is encoded
-        return super().prepare(tokenizers, report)
+        return self.prepare_whole(tokenizers)
 
-    def sequences(self, ids: NDArray[Any], marks: Specials) -> SequenceSource:
-        """The sequences of an encoded text."""
-        return (Pairs if self.config.next_sentence else Blocks)(ids, self.data.block, marks)
+    def sequences(self, text: JoinedText, marks: Specials) -> SequenceSource:
+        """The sequences of encoded text; pairs of texts are made of a single one."""
+        if self.config.next_sentence:
+            (ids,) = text.texts
+            return Pairs(ids, self.data.block, marks)
+        return Blocks(text, self.data.block, marks)
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
         usage = f'filler = heedful.load("{folder}")\nprint(filler.predict("the [MASK] sat"))'

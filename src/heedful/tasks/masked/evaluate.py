@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.data.corpus_text import TextStore
+from heedful.data.text_blocks import JoinedText
+from heedful.data.text_store import TextStore
 from heedful.tasks.masked.data import MaskedData
 from heedful.tasks.masked.masking import Key, Masking, make_masking, mask_rows
 from heedful.tasks.masked.sequences import Blocks, Sequences, SequenceSource
@@ -67,16 +68,16 @@ def evaluation_batches(data: MaskedData, ids: NDArray[Any], system: System) -> I
     block = min(data.data.block, len(ids) + 1)
     rows = max(1, system.scored_tokens // block)
     if data.config.next_sentence:
-        source: SequenceSource = data.sequences(ids, marks)
+        source: SequenceSource = data.sequences(JoinedText([ids]), marks)
         plan = source.plan(np.random.Generator(np.random.Philox(key=KEY)))
     else:
-        source = Blocks(ids, block, marks)
+        source = Blocks(JoinedText([ids]), block, marks)
         plan = np.arange(0, len(ids) - block + 2, block - 1)
     for at in range(0, len(plan), rows):
         yield masked_batch(source.rows(plan[at : at + rows]), KEY, masking)
     rest = len(ids) % (block - 1) if not data.config.next_sentence else 0
     if rest:
-        yield masked_batch(Blocks(ids, rest + 1, marks).rows(np.array([len(ids) - rest])), KEY, masking)
+        yield masked_batch(Blocks(JoinedText([ids]), rest + 1, marks).rows(np.array([len(ids) - rest])), KEY, masking)
 
 
 class Counts(NamedTuple):

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from heedful.config.given import ARGUMENT
-from heedful.data.corpus_text import TextStore, decode_text, encode_text, open_text, passages, read_passage
+from heedful.data.corpus_text import passages, read_passage
 from heedful.data.input_lines import checked_chunks, read_texts, refuse_too_long
 from heedful.data.samples import Sample
+from heedful.data.text_store import TextStore, decode_text, encode_text, open_text
 from heedful.errors import ConfigError, DataError
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.data.text_blocks import BlockShape, JoinedText, cut_blocks
 from heedful.errors import DataError
 from heedful.tasks.masked.masking import Ids
 from heedful.text.specials import Specials
@@ -42,17 +43,16 @@ class SequenceSource(Protocol):
 
 
 class Blocks:
-    """Blocks of consecutive text, cut at another offset by every plan."""
+    """Blocks of consecutive text, cut at another offset by every plan; of mixed corpora `BlockMixture` makes the plan."""
 
-    def __init__(self, ids: NDArray[Any], block: int, marks: Specials) -> None:
-        self.ids, self.width, self.start = ids, block - 1, marks.start  # one token of a block is [CLS]
+    def __init__(self, text: JoinedText, block: int, marks: Specials) -> None:
+        self.text, self.width, self.start = text, block - 1, marks.start  # one token of a block is [CLS]
 
     def plan(self, generator: np.random.Generator) -> NDArray[np.int64]:
-        last = len(self.ids) - self.width  # the last possible start
-        return np.arange(generator.integers(min(self.width, last + 1)), last + 1, self.width)
+        return cut_blocks(self.text.sizes[0], BlockShape(self.width, self.width), generator)
 
     def rows(self, chosen: NDArray[np.int64]) -> Sequences:
-        text = self.ids[chosen[:, None] + np.arange(self.width)].astype(np.int64)  # (rows, block - 1)
+        text = self.text.rows(chosen, self.width)  # (rows, block - 1)
         return Sequences(np.pad(text, ((0, 0), (1, 0)), constant_values=self.start), chosen)
 
 

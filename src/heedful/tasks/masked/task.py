@@ -16,11 +16,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from heedful.data.corpus_text import TextConfig
+from heedful.data.mixing import describe_mixture
+from heedful.data.text_blocks import BlockShape, JoinedText
 from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss, cross_entropy
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
-from heedful.tasks.language.data import TextSplits, format_examples
+from heedful.tasks.language.data import TextSplits, format_examples, mixture_of
 from heedful.tasks.masked.config import MaskedConfig
 from heedful.tasks.masked.data import MaskedData
 from heedful.tasks.masked.evaluate import MaskedBatch, evaluate_text, masked_batch
@@ -42,30 +44,36 @@ class MaskedTask:
         self.seed, self.text_data = run.seed, MaskedData(run)
         self.texts, self.system = texts, system
         self.masking = make_masking(self.config, system.target_tokenizer)
-        self.sequences = self.text_data.sequences(texts.train.ids, system.target_tokenizer.specials)
+        self.train = JoinedText([text.ids for text in texts.train])
+        self.shape = BlockShape(self.data.block - 1, self.data.block - 1)  # one token of a block is [CLS]
+        self.mixture = mixture_of(self.data, self.train, self.shape)
+        self.sequences = self.text_data.sequences(self.train, system.target_tokenizer.specials)
 
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
         train, plan = self.texts.train, self.plan(0)
         return {
-            "lines": train.lines,
-            "characters": train.characters,
+            "lines": sum(text.lines for text in train),
+            "characters": sum(text.characters for text in train),
             "batches_per_epoch": len(plan),
             "tokens_per_epoch": sum(len(batch) for batch in plan) * self.data.block,
         }
 
     def describe(self) -> str:
-        sizes = self.statistics()
+        sizes, mixed = self.statistics(), self.mixture.counts() if self.mixture else []
         return (
-            f"{counted(len(self.texts.train.ids), 'tokens')} of {counted(sizes['characters'], 'characters')} in "
+            f"{counted(sum(self.train.sizes), 'tokens')} of {counted(sizes['characters'], 'characters')} in "
             f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch, "
-            f"{counted(len(self.texts.valid.ids), 'validation tokens')}"
+            f"{counted(len(self.texts.valid.ids), 'validation tokens')}{describe_mixture(mixed, 'blocks')}"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         """The sequences of each batch: a pure function of the seed and the epoch. All batches have the same shape; the few
         sequences that are left over differ in every epoch."""
-        sequences = self.sequences.plan(np.random.Generator(np.random.Philox(key=self.key(CUTS, epoch))))
+        if self.mixture is None:
+            sequences = self.sequences.plan(np.random.Generator(np.random.Philox(key=self.key(CUTS, epoch))))
+        else:
+            sequences = self.mixture.draw(seed=self.seed, epoch=epoch, static=self.config.static)
         np.random.Generator(np.random.Philox(key=[self.seed, epoch])).shuffle(sequences)
         rows = min(self.data.batch, len(sequences))
         return [sequences[at : at + rows] for at in range(0, len(sequences) - rows + 1, rows)]

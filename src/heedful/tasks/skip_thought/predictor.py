@@ -9,7 +9,8 @@ from typing import Any, ClassVar, cast
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT
-from heedful.data.corpus_text import open_text, passages
+from heedful.data.corpus_text import passages
+from heedful.data.text_store import open_text
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
 from heedful.tasks.commands import NoOptions
@@ -71,7 +72,7 @@ class SkipThought(Predictor):
         if not parts:
             raise missing_split_error(split)
         tokenizer = self.system.target_tokenizer
-        return find_sentences(open_text(parts, tokenizer).ids, tokenizer.specials.end)
+        return find_sentences([open_text(parts, tokenizer).ids], tokenizer.specials.end)
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """Loss and perplexity of the neighbors of all sentences of a split of the run's data."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.corpus_text import TextConfig
+from heedful.data.mixing import corpus_counts, describe_mixture, mix_corpora, temper_weights
 from heedful.evaluation.tables import counted
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
@@ -32,15 +33,20 @@ class SkipThoughtTask:
         self.data: TextConfig = run.data
         self.seed, self.text_data, self.system = run.seed, SkipThoughtData(run), system
         self.marks = system.target_tokenizer.specials
-        self.train, self.valid = (find_sentences(text.ids, self.marks.end) for text in texts)
+        self.train = find_sentences([text.ids for text in texts.train], self.marks.end)
+        self.valid = find_sentences([texts.valid.ids], self.marks.end)
+        self.weights: list[float] | None = None  # of the corpora, if they are mixed
+        if self.data.is_mixed:
+            self.weights = temper_weights(self.train.sizes, self.data.weights, self.data.temperature)
 
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
-        neighbors = self.train.rows[:, 1:]
+        plan = self.plan(0)
+        neighbors = self.train.rows[np.concatenate(plan), 1:]
         spans = self.train.spans[neighbors[neighbors >= 0]]
         return {
             "sentences": len(self.train.rows),
-            "batches_per_epoch": len(self.plan(0)),
+            "batches_per_epoch": len(plan),
             "tokens_per_epoch": int((spans[:, 1] - spans[:, 0] + 1).sum()),
         }
 
@@ -49,10 +55,19 @@ class SkipThoughtTask:
         return (
             f"{counted(sizes['sentences'], 'sentences')} with neighbors in "
             f"{counted(sizes['batches_per_epoch'], 'batches')} per epoch"
+            f"{describe_mixture(self.epoch_counts(), 'sentences')}"
         )
 
+    def epoch_counts(self) -> list[int]:
+        """The number of sentences of each corpus in an epoch, if they are mixed."""
+        return [] if self.weights is None else corpus_counts(self.train.sizes, self.weights)
+
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
-        return shuffled_batches(len(self.train.rows), self.data.batch, seed=self.seed, epoch=epoch)
+        """The sentences of each batch: a pure function of the seed and the epoch."""
+        if self.weights is None:
+            return shuffled_batches(len(self.train.rows), self.data.batch, seed=self.seed, epoch=epoch)
+        mixed = mix_corpora(self.train.sizes, self.weights, seed=self.seed, epoch=epoch)
+        return [mixed[chosen] for chosen in shuffled_batches(len(mixed), self.data.batch, seed=self.seed, epoch=epoch)]
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """An endless stream of batches from the given position, prefetched."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from heedful.data.batching import temper_weights
 from heedful.data.check import check_data
 from heedful.data.encode import StoreOptions, no_usable_pair, open_store
 from heedful.data.links import AlignedCorpus, JoinedLinks, open_links
+from heedful.data.mixing import temper_weights
 from heedful.data.pairs import pairs, sentences
 from heedful.data.report import CheckReport
 from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_streams, title_of
@@ -105,8 +105,7 @@ class TranslationData:
 
     def weights(self, sizes: Sequence[int]) -> list[float]:
         """The weight of each corpus in train; sizes: its pairs."""
-        given = [corpus.weight for corpus in splits_of(self.data).train]
-        return given if self.data.temperature == 1 else temper_weights(sizes, given, self.data.temperature)
+        return temper_weights(sizes, [corpus.weight for corpus in splits_of(self.data).train], self.data.temperature)
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
         """A usage example and the limits of the model, for its card."""
