@@ -1,4 +1,5 @@
-"""heed inspect summary lists the analyses of a run: all of them work, for every family and task."""
+"""heed inspect summary lists the analyses of a run: all of them work, for families of every kind (for every task:
+contracts/test_tasks.py)."""
 
 from __future__ import annotations
 
@@ -20,66 +21,15 @@ SIZES = {  # options of the recipe's [model] that a family has
     "mixed": 'encoder = ["convolution", "self-attention"]\ndecoder = ["self-attention", "lstm"]\nheads = 2\n',
 }
 VECTOR = "mixed, bridged by a vector"  # self-attention, but no attention from target to source
-LANGUAGE = """\
-[data]
-form = "text"
-file = "{book}"
-held_out = 0.2
-block = 32
-
-[tokenizer]
-kind = "characters"
-
-[model]
-family = "gpt"
-dim = 16
-layers = 2
-heads = 2
-
-[task]
-name = "language"
-
-[training]
-steps = 2
-save_every = 2
-"""
-
-CHOICE = """\
-[data]
-form = "labeled"
-train = {{ file = "{table}" }}
-valid = {{ file = "{table}" }}
-
-[model]
-family = "gpt"
-dim = 16
-layers = 2
-heads = 2
-
-[task]
-name = "classification"
-labels = ["no", "yes"]
-
-[training]
-steps = 2
-save_every = 2
-"""
 
 
-@pytest.fixture(params=[*SIZES, VECTOR, "language", "classification"])
+@pytest.fixture(params=[*SIZES, VECTOR])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     recipe, family, bridge = tmp_path / "recipe.toml", request.param, []
     if family == VECTOR:
         family, bridge = "mixed", ["model.bridge=vector"]
-    if family == "language":
-        (tmp_path / "book.txt").write_text("a cat ran to the river .\n" * 40)
-        recipe.write_text(LANGUAGE.format(book=tmp_path / "book.txt"))
-    elif family == "classification":
-        (tmp_path / "table.tsv").write_text("no\ta dog\nyes\ta cat\n" * 20)
-        recipe.write_text(CHOICE.format(table=tmp_path / "table.tsv"))
-    else:
-        text = RECIPE.format(data=write_pairs(tmp_path / "pairs.tsv"))
-        recipe.write_text(text.replace(SIZES["transformer"], SIZES[family]).replace("[model]", f'[model]\nfamily = "{family}"'))
+    text = RECIPE.format(data=write_pairs(tmp_path / "pairs.tsv"))
+    recipe.write_text(text.replace(SIZES["transformer"], SIZES[family]).replace("[model]", f'[model]\nfamily = "{family}"'))
     assert heed("train", recipe, "training.steps=2", *bridge, "--run", tmp_path / "run") == 0
     return tmp_path / "run"
 
@@ -107,12 +57,11 @@ def test_all_listed_analyses_work(
     assert heed("inspect", "report", run, "a cat", "--include", "lens", "--include", "saliency", "--html", "page.html") == 0
     page = Path("page.html").read_text()
     assert page.count("<section><h2>") == 2 and "saliency: gradient x input, in nats</text>" in page
-    has_alignment = model["attention"].keys() & {"cross", "within"} and model["task"] == "translation"
-    assert any("alignment" in shows for shows in listed.values()) == bool(has_alignment)
+    assert any("alignment" in shows for shows in listed.values()) == bool(model["attention"].keys() & {"cross", "within"})
     if model["attention"]:
         assert 'attention RUN "a text"' in listed and any("--head " in one for one in listed)
         assert heed("inspect", "saliency", run, "a cat", "--picture", "saliency.svg") == 0
         assert "saliency: gradient x input" in Path("saliency.svg").read_text()
     else:
         assert not any("--head" in one or one.startswith("attention") for one in listed)
-    assert ("patch" in {one.split()[0] for one in listed}) == (model["task"] != "language")
+    assert "patch" in {one.split()[0] for one in listed}
