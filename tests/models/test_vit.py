@@ -204,7 +204,7 @@ def test_a_matrix_and_a_function_are_masks_or_biases_of_the_patches(pixels: Tens
         ),
         ('{kind="matrix", file="a.npy", positions=13}', "structure.positions: given 13, expected 12: the patches of an image"),
         ('{kind="window"}', "structure.kind: given 'window', expected one of: full, grid, matrix, edges"),
-        ('{kind="edges", file="edges.csv"}', "structure.positions: missing; expected a value for kind 'edges'"),
+        ('{kind="edges"}', "structure.file: missing; expected a value for kind 'edges'"),
     ],
 )
 def test_a_structure_that_does_not_fit_the_patches_is_an_error(structure: str, message: str) -> None:
@@ -212,3 +212,8 @@ def test_a_structure_that_does_not_fit_the_patches_is_an_error(structure: str, m
     with pytest.raises(ConfigError) as error:
         read_settings(VitConfig, None, changes)
     assert message in str(error.value)
+
+
+def test_the_positions_of_a_structure_are_the_patches() -> None:
+    changes = ["dim=16", "heads=2", "image_size=[6, 8]", "patch=2", 'structure={kind="edges", file="edges.csv"}']
+    assert read_settings(VitConfig, None, changes).config.structures["structure"].shape == (12, 12)

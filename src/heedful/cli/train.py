@@ -88,6 +88,8 @@ def train(
             print_text(table([("figure", "value"), *figures]))
             if scaling:
                 print_text("\n" + table(scaling_rows(scaling)))
+            if scaling and choose_device(device).type == "cpu":
+                print_message("measured on this CPU; times and memory of GPUs differ: plan on a machine that has one")
         ranks, rows = max((one.ranks for one in scaling), default=1), facts["rows_per_step"]
         if ranks > rows:
             print_message(f"an update has {rows:,} rows, so only {rows:,} of {ranks:,} GPUs have work; use a larger batch")

@@ -94,7 +94,8 @@ def read_edge_mask(path: Path, config: StructureConfig, option: str) -> Matrix:
     mask = np.eye(config.positions, dtype=np.float32)
     for number, row in enumerate(read_rows(path)):
         if len(row.cells) != 2:
-            raise DataError(f"{row.place} has {len(row.cells)} columns; expected 2, the positions of an edge")
+            given = f"{len(row.cells)} column{'s' * (len(row.cells) != 1)}"
+            raise DataError(f"{row.place} has {given}; expected 2, the positions of an edge, separated by a comma or a tab")
         if number == 0 and not any(cell.lstrip("-").isdecimal() for cell in row.cells):
             continue  # a header
         first, second = (position_of(cell, row, config.positions, option) for cell in row.cells)

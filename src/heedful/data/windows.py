@@ -220,7 +220,7 @@ def make_windows(sizes: Sequence[Sequence[int]], max_bytes: int, shard: str) -> 
         found = cut_windows(sizes, megabytes * 10**6 // WINDOWS)
     raise ConfigError(
         f"data.max_store_megabytes: given {max_bytes / 1e6:g}, expected at least {megabytes:,}, because {WINDOWS} windows are "
-        f"on the disk at a time, each with at least {shard} of every corpus that has as many"
+        f"on the disk at a time, each with at least {shard} of every corpus, or all of a smaller one"
     )
 
 

@@ -107,7 +107,7 @@ class VitConfig(FamilyConfig):
 
     @property
     def structures(self) -> dict[str, StructureConfig]:
-        return {"structure": self.structure}
+        return {"structure": self.structure.over(self.grid)}
 
     @property
     def image_shape(self) -> ImageShape:

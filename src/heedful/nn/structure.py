@@ -69,7 +69,8 @@ class StructureConfig(Config):
         used = OPTIONS[self.kind]
         problems = []
         if "file" in used:
-            missing = [name for name in ("file", "positions", "source_positions") if getattr(self, name, 0) is None]
+            sizes = () if self.of_patches else ("positions", "source_positions")
+            missing = [name for name in ("file", *sizes) if getattr(self, name, 0) is None]
             problems += [Problem(name, f"missing; expected a value for kind {self.kind!r}") for name in missing]
         elif "columns" in used and not self.of_patches and "columns" not in self.model_fields_set:
             problems.append(Problem("columns", "missing; expected the number of columns of the grid"))
@@ -126,7 +127,8 @@ class PatchStructureConfig(StructureConfig):
 
     def over(self, grid: PatchGrid) -> PatchStructureConfig:
         """The structure over the patches of an image."""
-        return self.model_copy(update={"columns": grid.across})
+        positions = grid.down * grid.across if "positions" in OPTIONS[self.kind] else None
+        return self.model_copy(update={"columns": grid.across, "positions": positions})
 
 
 class CrossStructureConfig(StructureConfig):

@@ -252,7 +252,8 @@ class AttentionResult(Result):
 
     def legend(self) -> str:
         by = self.selection.by
-        largest = f"largest: mean over queries of the largest {VALUES[by]}, start and end tokens included"
+        included = ", start and end tokens included" if self.names.parts == "tokens" else ""
+        largest = f"largest: mean over queries of the largest {VALUES[by]}{included}"
         return f"entropy: in bits; {largest}; {TOP_KEY[by]}: mean over all queries. {NOTE}"
 
     def select_maps(self) -> list[AttentionMap]:

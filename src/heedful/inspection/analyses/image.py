@@ -171,11 +171,11 @@ NamedWeights = list[tuple[str, Tensor]]  # (patches,) each
 
 
 def word_weights(trace: Trace, layer: int | None, head: int | None) -> tuple[NamedWeights, str]:
-    """The attention of each word of the caption to the patches, and of what it is."""
+    """The attention of each word of the caption to the patches, of an empty one that of the end token, and of what it is."""
     chosen, source = select(trace, "cross", layer, head)
     target, patches = trace.example.target, len(trace.example.source_tokens)
     if not target.ids:
-        raise ConfigError("the caption is empty, so no word attends to the image", hint="give one with a target")
+        return [(trace.example.end or "end", chosen.mean(0)[0].float().cpu())], f"cross-attention, {source}"
     merged = merge_into_words(chosen.mean(0)[: len(target.ids)].float().cpu(), range(patches), target.words)
     return list(zip(words_of(target), merged, strict=True)), f"cross-attention, {source}"
 

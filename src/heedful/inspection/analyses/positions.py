@@ -371,7 +371,7 @@ def scheme_rows(schemes: Mapping[str, PositionScheme]) -> list[tuple[str, ...]]:
     ]
     for name, one in schemes.items():
         correlation = "-" if one.shape.distance_correlation is None else f"{one.shape.distance_correlation:+.2f}"
-        beyond = "error" if one.beyond.refused else f"{one.beyond.unseen:.0%} new"
+        beyond = "none" if one.beyond.refused else f"{one.beyond.unseen:.0%} new"
         probe_errors = ("-", "-")
         if one.vectors is not None:
             probes = one.vectors.probes

@@ -72,8 +72,8 @@ class SaliencyResult(Result):
         tokens = "source" if self.example.source is not None else "input" if self.example.reads_all else "previous"
         titles = {f"gradient x input of each {tokens} token": self.values, "|gradient| |input|, its bound": self.bound}
         parts = [self.example.numbered(), ""]
+        unit, unit_name = choose_unit(self.values.tolist(), self.unit)
         for title, values in titles.items():
-            unit, unit_name = choose_unit(values.tolist(), self.unit)
             parts += [f"{title}, in {unit_name}", rounded_matrix(rows, columns, (values / unit).tolist())]
         if self.attention is not None:
             parts += ["attention, mean of all layers and heads", rounded_matrix(rows, columns, self.attention.tolist())]

@@ -107,7 +107,7 @@ class LabeledSeriesData:
         wanted = columns if self.config.variables == "auto" else self.config.variables
         for name in wanted:
             if name not in columns:
-                close = nearest(name, columns)
+                close = nearest(name, [column for column in columns if column not in wanted])
                 raise DataError(
                     f"{place} has no column {name!r}; its columns are: {', '.join(columns):.200}",
                     hint=f"did you mean {close!r}?" if close else None,
