@@ -1,4 +1,5 @@
-"""Every option of every command is honored or refused, for runs of every task: none is ignored.
+"""Every option of every command is honored or refused, for runs of every task, and of analyses of one task of each kind: none
+is ignored.
 
 A command is run without the option and with it. The option is honored if the output changes or a file appears, and refused if
 the command ends with an error of the user's. A new option needs a value below; a new task needs a run in `tiny_runs`."""
@@ -20,7 +21,9 @@ from heedful.tasks import TASKS, find_task
 from heedful.tasks.predictor import Predictor
 
 TEXT = {"translation": "w1 w2 w3", "language": "the cat", "classification": "the cat sees"}
-ANALYZED = [task for task in TASKS if find_task(task).predictor.sample_texts is not Predictor.sample_texts]
+# One task of each kind of input: that every analysis works for every task is shown in contracts/test_tasks.py.
+KINDS = (*TEXT, "captioning", "decisions")
+ANALYZED = [task for task in KINDS if find_task(task).predictor.sample_texts is not Predictor.sample_texts]
 HEADS = {"translation": "cross.0.0", "language": "within.0.0", "classification": "within.0.0"}
 ANY_TEXT = {task: f"{{run}} '{text}'" for task, text in TEXT.items()}
 # Arguments with which a command works, for the tasks that it works for; the words of a subcommand are separated by a space.
@@ -62,7 +65,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "inspect summary": dict.fromkeys(TASKS, "{run}"),
     **{f"inspect {name}": dict.fromkeys(ANALYZED, "{run} --sentences 4") for name in ("heads", "pruning")},
     "inspect positions": dict.fromkeys(ANALYZED, "{run}"),
-    "inspect cost": dict.fromkeys(TASKS, "{run} --rows 2 --tokens 5"),
+    "inspect cost": dict.fromkeys(KINDS, "{run} --rows 2 --tokens 5"),
     "inspect alignment": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "inspect returns": {"decisions": "{run} --episodes 4"},
     "average": dict.fromkeys(TASKS, "{run} --steps 2"),

@@ -205,7 +205,7 @@ def test_a_process_killed_while_all_save_their_parts_leaves_the_checkpoint_befor
     assert_same_bits(tmp_path / "disturbed", tmp_path / "undisturbed", 6)
 
 
-@pytest.mark.parametrize(("rank", "where"), [(0, "update"), (0, "validation")])
+@pytest.mark.parametrize(("rank", "where"), [(1, "update"), (0, "validation")])
 def test_a_stopped_process_is_named_and_replaced(
     rank: int, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

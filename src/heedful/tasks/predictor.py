@@ -239,7 +239,7 @@ class Predictor:
         if self.reads_paths and os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises for a long text)
             (what,) = self.input_names
             raise DataError(
-                f"{place} has only the path of a file, {text!r:.80}; expected the text of the {what}",
+                f"{place} has only the path of a file, {text[:200]!r}; expected the text of the {what}",
                 hint="give the content of the file",
             )
 
