@@ -82,7 +82,7 @@ def test_the_operator_is_differentiable(kind: str) -> None:
         assert_close(result.double(), correct, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["causal", "pairs"])  # without a mask, and with the largest one
 def test_the_operator_supports_torch_compile(kind: str) -> None:
     case = make(kind, 6, 6)
     inputs = [part.clone().requires_grad_() for part in case[:3]]

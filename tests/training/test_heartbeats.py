@@ -9,7 +9,7 @@ from torch import distributed
 
 from heedful.training.heartbeats import LEFT, Heartbeats, key_of
 
-SHORT, LONG = 0.2, 1.2  # seconds without a count after which a rank is lost
+SHORT, LONG = 0.2, 0.8  # seconds without a count after which a rank is lost
 
 
 def test_a_rank_that_does_not_count_is_lost() -> None:
