@@ -89,7 +89,7 @@ def train(
             if scaling:
                 print_text("\n" + table(scaling_rows(scaling)))
             if scaling and choose_device(device).type == "cpu":
-                print_message("measured on this CPU; times and memory of GPUs differ: plan on a machine that has one")
+                print_message("measured on this CPU; for the time and memory of a GPU, plan on a machine with one")
         ranks, rows = max((one.ranks for one in scaling), default=1), facts["rows_per_step"]
         if ranks > rows:
             print_message(f"an update has {rows:,} rows, so only {rows:,} of {ranks:,} GPUs have work; use a larger batch")

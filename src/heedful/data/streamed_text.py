@@ -113,7 +113,7 @@ class StreamedText:
         return starts
 
     def plan(self, epoch: int, *, rows: int, seed: int) -> StreamedBlocks:
-        """The batches of an epoch, each of so many rows."""
+        """The batches of an epoch; rows: the blocks of a batch."""
         return StreamedBlocks(self, rows, seed, epoch)
 
     def rows(self, starts: Starts, width: int) -> NDArray[np.int64]:
